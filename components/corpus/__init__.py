@@ -1,0 +1,1 @@
+"""CUDA source for pre-training: pinned artifacts, licence filter, near-dedup, parquet."""

@@ -1,0 +1,1 @@
+"""Metrics over all matrices, the oracle, tables, plots, the report."""

@@ -1,0 +1,1 @@
+"""Kernel programs: operators, storage formats, the contract, and the families that write programs."""

@@ -1,0 +1,1 @@
+"""Matrices: read, pull, generate, describe, split."""

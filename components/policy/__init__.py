@@ -1,0 +1,1 @@
+"""The language model that writes kernels: tokenizer, coordinate prefix, model, sampling."""

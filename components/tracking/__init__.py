@@ -1,0 +1,1 @@
+"""MLflow: one run per stage execution, the registry, the promotion gate."""

@@ -1,0 +1,1 @@
+"""Prefect flows: time and machines; the only code that imports prefect."""
