@@ -1,0 +1,156 @@
+"""The `sparserl` command: parses, dispatches, and turns errors into exit codes.
+
+Exit 0: good. 1: a bad verdict (the kernel is not correct, a gate refused, a check failed). 2: a user error, one line on
+stderr. `--json` prints exactly one object on stdout. Heavy imports happen inside the commands: `--help` stays quick.
+"""
+
+import argparse
+import importlib
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from typing import Any
+
+from components.errors import UserError
+
+
+class Exit(IntEnum):
+    """Exit codes of every command."""
+
+    GOOD = 0
+    BAD_VERDICT = 1
+    USER_ERROR = 2
+
+
+class _Parser(argparse.ArgumentParser):
+    """An ArgumentParser whose errors are one line."""
+
+    def error(self, message: str) -> Any:
+        self.exit(Exit.USER_ERROR, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    parser = _Parser(
+        prog="sparserl", description="A sparse matrix, an operator and a GPU in; a verified CUDA kernel out."
+    )
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
+
+    judge = _command(commands, "judge", "judge:run", "judge one kernel program on one matrix")
+    judge.add_argument("kernel", metavar="KERNEL.cu")
+    judge.add_argument("--matrix", "-m", required=True, metavar="M", help=_MATRIX)
+    _operator(judge)
+    _target(judge)
+    judge.add_argument("--no-cache", action="store_true", help="judge anew even if this verdict is known")
+
+    tune = _command(commands, "tune", "tune:run", "matrix in, verified kernel and report out")
+    tune.add_argument("matrix", metavar="M", help=_MATRIX)
+    _operator(tune)
+    _target(tune)
+    tune.add_argument("--candidates", type=_positive, default=32, metavar="K", help="programs to judge (default 32)")
+    tune.add_argument("--out", metavar="DIR", help="where kernel.cu and report.md go (default: tuned/<matrix>)")
+    tune.add_argument("--seed", type=int, default=0)
+
+    baseline = _command(commands, "baseline", "baseline:run", "what the baseline needs on a matrix")
+    baseline.add_argument("matrix", metavar="M", help=_MATRIX)
+    _operator(baseline)
+    _target(baseline)
+
+    matrices = commands.add_parser("matrices", help="list, describe or pull matrices")
+    actions = matrices.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=_Parser)
+    listing = _command(actions, "list", "matrices:run_list", "the project's matrices")
+    listing.add_argument("--split", choices=("train", "validation", "test"))
+    info = _command(actions, "info", "matrices:run_info", "shape, entries, structure of a matrix")
+    info.add_argument("matrix", metavar="M", help=_MATRIX)
+    pull = _command(actions, "pull", "matrices:run_pull", "download from the SuiteSparse Matrix Collection")
+    pull.add_argument("names", nargs="+", metavar="group/name")
+    pull.add_argument("--out", metavar="DIR", default=".", help="folder for <group>/<name>.tar.gz (default: here)")
+
+    _command(commands, "report", "report:run", "where the last report lies and its headline numbers")
+    _command(commands, "doctor", "doctor:run", "what works on this machine: compiler, interpreter, GPU, stores")
+
+    _command(commands, "champions", "registry:run_champions", "the promoted model of each architecture")
+    promote = _command(commands, "promote", "registry:run_promote", "promote the newest version if the gate lets it")
+    promote.add_argument("--arch", help="sm_XX (default: the architecture it was evaluated on)")
+    promote.add_argument("--version", type=_positive, help="registered version (default: newest)")
+    rollback = _command(commands, "rollback", "registry:run_rollback", "give the alias back to the previous champion")
+    rollback.add_argument("--arch", required=True, help="sm_XX")
+    return parser
+
+
+_MATRIX = ".mtx, .mtx.gz, the collection's .tar.gz, scipy's .npz, or group/name of the project's matrices"
+
+
+def _command(commands: Any, name: str, target: str, summary: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=summary, description=summary)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+    parser.set_defaults(target=target)
+    return parser
+
+
+def _operator(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--op", choices=("spmv", "spmm"), default="spmv", help="y = A x, or C = A B (default spmv)")
+    parser.add_argument("--width", type=_positive, metavar="N", help="dense columns of B, spmm only (default 32)")
+
+
+def _target(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--arch", default="auto", help="auto or sm_XX; auto takes the GPU's own")
+    parser.add_argument("--backend", choices=("auto", "emulator", "gpu"), default="auto", help="where programs run")
+
+
+def _positive(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, found {text!r}")
+    return value
+
+
+def width_of(arguments: argparse.Namespace) -> int:
+    """Dense columns asked for: 1 for spmv, 32 for spmm by default.
+
+    Raises:
+        UserError: a width was given to spmv.
+    """
+    if arguments.op == "spmv":
+        if arguments.width not in (None, 1):
+            raise UserError("--width belongs to --op spmm; spmv multiplies one vector")
+        return 1
+    return arguments.width or 32
+
+
+def emit(arguments: argparse.Namespace, data: dict[str, Any], text: str) -> None:
+    """Print the JSON object or the text, whichever was asked for."""
+    print(json.dumps(data, allow_nan=False) if arguments.json else text)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    arguments = build_parser().parse_args(argv)
+    module, function = arguments.target.split(":")
+    try:
+        run: Callable[[argparse.Namespace], int] = getattr(
+            importlib.import_module(f"components.commands.{module}"), function
+        )
+        return run(arguments)
+    except UserError as error:
+        if arguments.debug:
+            raise
+        print(f"sparserl: {' '.join(str(error).split())}", file=sys.stderr)
+        return Exit.USER_ERROR
+    except KeyboardInterrupt:
+        print("sparserl: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.GOOD
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What the `sparserl` commands do; one module each, imported only when the command runs."""

@@ -1,0 +1,129 @@
+"""`sparserl tune M`: matrix in, verified kernel and report out."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from components.cli import Exit, emit, width_of
+from components.commands.session import load_real_matrix, open_judge
+from components.files import write_json, write_text
+from components.settings import load
+
+if TYPE_CHECKING:
+    from components.judge.verdict import Verdict
+    from components.kernel.families import RenderedProgram
+    from components.matrix.types import SparseMatrix
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Judge up to K programs spread over the kernel families; write the fastest correct one.
+
+    When none beats the baseline, the baseline's own program is written and named as such: tuning is never worse.
+    """
+    from components.judge.judge import JudgeRequest
+    from components.kernel.families import enumerate_programs, spread
+    from components.kernel.operators import get_operator
+    from tqdm import tqdm
+
+    matrix = load_real_matrix(arguments.matrix)
+    width = width_of(arguments)
+    programs = spread(enumerate_programs(arguments.op, matrix), arguments.candidates, seed=arguments.seed)
+    requests = [JudgeRequest(p.source, matrix, arguments.op, width) for p in programs]
+    reference = get_operator(arguments.op).reference_program(matrix, width)
+    with (
+        open_judge(arguments, load()) as judge,
+        tqdm(total=len(requests), desc="judging", unit="program", disable=arguments.json) as bar,
+    ):
+        verdicts = judge.judge_many(requests, progress=bar.update)
+        baseline, baseline_us = judge.baseline(matrix, arguments.op, width)
+    best = min(
+        (pair for pair in zip(verdicts, programs, strict=True) if pair[0].correct and pair[0].time_us is not None),
+        key=lambda pair: pair[0].time_us or 0.0,
+        default=None,
+    )
+    beaten = best is not None and (best[0].time_us or 0.0) < baseline_us
+    out = Path(arguments.out or Path("tuned") / matrix.group / matrix.name)
+    source = best[1].source if best is not None and beaten else reference
+    write_text(out / "kernel.cu", source)
+    summary = _summary(arguments, matrix, width, programs, verdicts, best if beaten else None, baseline, baseline_us)
+    write_json(out / "candidates.json", summary)
+    write_text(out / "report.md", _report(summary))
+    emit(arguments, {k: v for k, v in summary.items() if k != "candidates"} | {"out": str(out)}, _report(summary))
+    return Exit.GOOD
+
+
+def _summary(
+    arguments: argparse.Namespace,
+    matrix: "SparseMatrix",
+    width: int,
+    programs: "list[RenderedProgram]",
+    verdicts: "list[Verdict]",
+    best: "tuple[Verdict, RenderedProgram] | None",
+    baseline: str,
+    baseline_us: float,
+) -> dict[str, Any]:
+    first = verdicts[0] if verdicts else None
+    return {
+        "matrix": matrix.id,
+        "rows": matrix.rows,
+        "cols": matrix.cols,
+        "nnz": matrix.nnz,
+        "operator": arguments.op,
+        "width": width,
+        "arch": first.arch if first else None,
+        "gpu": first.gpu if first else None,
+        "timing": first.timing if first else None,
+        "winner": best[1].family if best else baseline,
+        "parameters": dict(best[1].parameters) if best else {},
+        "verdict": best[0].to_dict() if best else None,
+        "baseline": baseline,
+        "baseline_us": baseline_us,
+        "judged": len(verdicts),
+        "correct": sum(verdict.correct for verdict in verdicts),
+        "candidates": [
+            {
+                "family": program.family,
+                "parameters": dict(program.parameters),
+                "status": str(verdict.status),
+                "message": verdict.message,
+                "time_us": verdict.time_us,
+            }
+            for program, verdict in zip(programs, verdicts, strict=True)
+        ],
+    }
+
+
+def _report(summary: dict[str, Any]) -> str:
+    where = summary["gpu"] or f"{summary['arch']} (modelled, uncalibrated)"
+    lines = [
+        f"# {summary['operator']} for {summary['matrix']}",
+        "",
+        f"{summary['rows']} x {summary['cols']}, {summary['nnz']} non-zeros; times are {summary['timing']} on {where}.",
+        f"{summary['judged']} programs judged, {summary['correct']} correct.",
+        "",
+    ]
+    verdict = summary["verdict"]
+    if verdict is None:
+        lines.append(
+            f"Nothing beat the baseline {summary['baseline']} ({summary['baseline_us']:.2f} us): it is the answer."
+        )
+    else:
+        interval = verdict["speedup_interval"]
+        spread_text = f" [{interval[0]:.2f}, {interval[1]:.2f}]" if interval else " (one modelled value, no interval)"
+        lines += [
+            f"Winner: {summary['winner']} {json.dumps(summary['parameters'])}",
+            f"{verdict['time_us']:.2f} us against {summary['baseline_us']:.2f} us of {summary['baseline']}: "
+            f"{verdict['speedup']:.2f}x{spread_text}",
+        ]
+        if verdict["convert_us"] is not None:
+            pays = verdict["break_even"]
+            after = "never" if pays is None else f"after {pays:.0f} products"
+            lines.append(f"Conversion takes {verdict['convert_us']:.0f} us on the host and has paid {after}.")
+    ranked = sorted(
+        (c for c in summary["candidates"] if c["time_us"] is not None and c["status"] == "correct"),
+        key=lambda c: c["time_us"],
+    )
+    lines += ["", "| family | parameters | time (us) |", "|---|---|---|"]
+    lines += [f"| {c['family']} | {json.dumps(c['parameters'])} | {c['time_us']:.2f} |" for c in ranked[:10]]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,16 @@
+"""Reinforce the policy on the judge's verdicts. Run: python -m flows.rl"""
+
+from typing import Any
+
+from flows.steps import RL, run_step
+from prefect import flow
+
+
+@flow(name="rl")
+def rl() -> dict[str, Any]:
+    """Reinforce the policy on the judge's verdicts. Returns the metrics by stage."""
+    return run_step(RL)
+
+
+if __name__ == "__main__":
+    rl()
