@@ -218,7 +218,7 @@ def _padded(lengths: Array) -> int:
 
 
 def _block_fill(matrix: SparseMatrix, size: int) -> float:
-    """nnz / (size^2 * aligned blocks that hold an entry): rows are merged, then their distinct block columns counted."""
+    """nnz / (size^2 * aligned blocks that hold an entry): rows merge, distinct block columns are counted."""
     from scipy.sparse import csr_array
 
     if not matrix.nnz:

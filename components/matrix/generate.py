@@ -88,6 +88,8 @@ def _banded(nnz: int, rng: Rng) -> Pattern:
 def _stencil(dimensions: int, nnz: int, rng: Rng) -> Pattern:
     """Laplacian of a box grid: the axis neighbours, or all neighbours of the enclosing cube."""
     star = bool(rng.integers(0, 2)) or nnz < 4000
+    nnz = int(nnz * rng.uniform(0.9, 1.1))
+    strength = rng.uniform(0.2, 1.0, dimensions)  # of the diffusion along each axis
     steps = np.stack(np.meshgrid(*[[-1, 0, 1]] * dimensions, indexing="ij"), -1).reshape(-1, dimensions)
     if star:
         steps = steps[np.abs(steps).sum(axis=1) <= 1]
@@ -104,7 +106,8 @@ def _stencil(dimensions: int, nnz: int, rng: Rng) -> Pattern:
         here = np.flatnonzero(valid)
         i_parts.append(here)
         j_parts.append(np.ravel_multi_index(tuple(neighbour[:, valid]), sides))
-        values.append(np.full(len(here), float(len(steps) - 1) if not step.any() else -1.0))
+        weights = (np.abs(steps) * strength).sum(axis=1)
+        values.append(np.full(len(here), weights.sum() if not step.any() else -float(np.abs(step) @ strength)))
     return Pattern(n, n, np.concatenate(i_parts), np.concatenate(j_parts), np.concatenate(values))
 
 

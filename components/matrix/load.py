@@ -4,14 +4,16 @@ import dataclasses
 import gzip
 import tarfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
 from components.errors import UserError
 from components.files import project_root, sha256_of
+from components.matrix.mtx_header import Header, read_header
 from components.matrix.mtx_reader import read_matrix_market
 from components.matrix.storage import load_npz
-from components.matrix.text_blocks import DAMAGE, fail
+from components.matrix.text_blocks import DAMAGE, TextBlocks, fail
 from components.matrix.types import SparseMatrix
 
 SUFFIXES = (".mtx", ".mtx.gz", ".tar.gz", ".tgz", ".tar", ".npz")
@@ -47,6 +49,20 @@ def load_matrix(spec: str | Path, root: Path | None = None, name: str | None = N
         raise UserError(f"{path}: {error.strerror or error}, expected a readable file") from None
     except MemoryError:
         raise UserError(f"{path}: does not fit in memory, expected a smaller matrix") from None
+
+
+def read_header_of(path: Path) -> Header:
+    """Banner, comments and size line of a .mtx, .mtx.gz or .tar.gz file, without reading on.
+
+    Raises:
+        UserError: as `load_matrix`.
+    """
+    try:
+        opener, where = _open_text(path, matrix_name(path) or path.name)
+        with closing(path.open("rb") if isinstance(opener, Path) else opener()) as file:
+            return read_header(TextBlocks(file, where, block_bytes=1 << 16), where)
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror or error}, expected a readable file") from None
 
 
 def matrix_name(path: Path) -> str | None:

@@ -1,5 +1,6 @@
-"""`SparseMatrix` to .npz and back, with the arrays that `scipy.sparse.load_npz` expects and a few details beside them."""
+"""`SparseMatrix` to .npz and back, in the layout of `scipy.sparse.save_npz` with a few details beside it."""
 
+import dataclasses
 import json
 import zipfile
 from pathlib import Path
@@ -9,11 +10,12 @@ import numpy as np
 
 from components.errors import UserError
 from components.files import replacing
-from components.matrix.assemble import Array, assemble
+from components.matrix.assemble import assemble
 from components.matrix.mtx_header import MAX_DIMENSION
 from components.matrix.types import SparseMatrix
 
 _DETAILS = ("name", "group", "field", "symmetry", "nnz_stored", "duplicates", "source", "sha256")
+_FIELDS = {"b": "pattern", "i": "integer", "u": "integer", "f": "real", "c": "complex"}
 
 
 def save_npz(path: Path, matrix: SparseMatrix) -> None:
@@ -34,6 +36,8 @@ def save_npz(path: Path, matrix: SparseMatrix) -> None:
 def load_npz(path: Path, name: str, group: str = "local") -> SparseMatrix:
     """Read a matrix that `save_npz` or `scipy.sparse.save_npz` wrote, any scipy format.
 
+    `name` and `group` are for a file that does not hold them itself.
+
     Raises:
         UserError: not such a file, indices outside the shape, or values that are not finite real or complex numbers.
     """
@@ -43,12 +47,10 @@ def load_npz(path: Path, name: str, group: str = "local") -> SparseMatrix:
         loaded: Any = scipy_load(path)
         with np.load(path, allow_pickle=False) as arrays:
             details = json.loads(str(arrays["details"])) if "details" in arrays else {}
-        stored = int(loaded.nnz)
         if loaded.format in ("csr", "csc", "bsr"):
             loaded.check_format(full_check=True)
         coo = loaded.tocoo()
-        i, j = coo.coords
-        rows, cols = (int(n) for n in coo.shape)
+        (i, j), (rows, cols) = coo.coords, coo.shape
         if len(i) and (min(i.min(), j.min()) < 0 or i.max() >= rows or j.max() >= cols):
             raise ValueError("index outside the shape")
     except (
@@ -62,37 +64,39 @@ def load_npz(path: Path, name: str, group: str = "local") -> SparseMatrix:
     ) as error:
         first = " ".join(str(error).split())
         raise UserError(f"{path}: {first}, expected a matrix saved by scipy.sparse.save_npz") from None
-    values = _values(coo.data, path)
+    matrix = from_scipy(coo, name, group, str(path))
+    return dataclasses.replace(matrix, **details) if details else matrix
+
+
+def from_scipy(matrix: Any, name: str, group: str, source: str) -> SparseMatrix:
+    """Any two-dimensional scipy.sparse matrix or array; duplicates are summed, explicit zeros kept.
+
+    Raises:
+        UserError: a type that is not numeric, a value that is not finite, a dimension over 2^31 - 1.
+    """
+    coo = matrix.tocoo()
+    rows, cols = (int(n) for n in coo.shape)
     if max(rows, cols) > MAX_DIMENSION:
-        raise UserError(f"{path}: shape {rows} x {cols}, expected at most {MAX_DIMENSION} rows and columns")
+        raise UserError(f"{source}: shape {rows} x {cols}, expected at most {MAX_DIMENSION} rows and columns")
+    if coo.data.dtype.kind not in _FIELDS:
+        raise UserError(f"{source}: values of type {coo.data.dtype}, expected real or complex numbers")
+    values = coo.data.astype(np.complex128 if coo.data.dtype.kind == "c" else np.float64)
+    bad = np.flatnonzero(~np.isfinite(values))
+    if bad.size:
+        raise UserError(f"{source}: entry {bad[0]} is {values[bad[0]]}, expected finite values")
+    i, j = coo.coords
     whole = assemble(rows, cols, i, j, values)
     return SparseMatrix(
-        name=str(details.get("name", name)),
-        group=details.get("group", group),
+        name=name,
+        group=group,
         rows=rows,
         cols=cols,
         row_ptr=whole.row_ptr,
         col_idx=whole.col_idx,
         values=whole.values,
-        field=details.get("field", _field(coo.data.dtype)),
-        symmetry=details.get("symmetry", "general"),
-        nnz_stored=details.get("nnz_stored", stored),
-        duplicates=details.get("duplicates", whole.duplicates),
+        field=_FIELDS[coo.data.dtype.kind],
+        nnz_stored=len(values),
+        duplicates=whole.duplicates,
         explicit_zeros=int(np.count_nonzero(whole.values == 0)),
-        source=details.get("source", str(path)),
-        sha256=details.get("sha256", ""),
+        source=source,
     )
-
-
-def _values(data: Array, path: Path) -> Array:
-    if data.dtype.kind not in "buifc":
-        raise UserError(f"{path}: values of type {data.dtype}, expected real or complex numbers")
-    values = data.astype(np.complex128 if data.dtype.kind == "c" else np.float64)
-    bad = np.flatnonzero(~np.isfinite(values))
-    if bad.size:
-        raise UserError(f"{path}: entry {bad[0]} is {values[bad[0]]}, expected finite values")
-    return values
-
-
-def _field(dtype: np.dtype[Any]) -> str:
-    return {"c": "complex", "f": "real", "b": "pattern"}.get(dtype.kind, "integer")

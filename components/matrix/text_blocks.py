@@ -31,10 +31,11 @@ class TextBlocks:
     `line` counts the lines handed out so far, so `line + 1` is the number of the next one.
     """
 
-    def __init__(self, file: BinaryIO, where: str) -> None:
+    def __init__(self, file: BinaryIO, where: str, block_bytes: int = BLOCK_BYTES) -> None:
         self.line = 0
         self._file = file
         self._where = where
+        self._block_bytes = block_bytes
         self._buffer = b""
         self._ended = False
 
@@ -66,7 +67,7 @@ class TextBlocks:
         if len(self._buffer) > MAX_LINE_BYTES:
             fail(self._where, self.line + 1, f"line of over {MAX_LINE_BYTES} bytes, expected Matrix Market text")
         try:
-            data = self._file.read(BLOCK_BYTES)
+            data = self._file.read(self._block_bytes)
             while data.endswith(b"\r") and (more := self._file.read(1)):
                 data += more
         except DAMAGE as error:
