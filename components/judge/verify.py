@@ -1,0 +1,124 @@
+"""The arithmetic of a check: which numbers go in, what must come out, and how far off is wrong."""
+
+import functools
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from components.matrix.types import SparseMatrix
+
+DRAWS = 4  # prepared draws of each matrix; a program gets two that its hash picks
+_TINY = 2.0**-20  # about 1e-6: a kernel that writes zeros must not pass as close enough
+POISON = np.float32(np.nan)
+
+
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """One set of numbers for one pattern: values float32[nnz], operands by name, and the float64 answer.
+
+    Half of the rows, picked at random, are scaled by 2^-20: the bound is per row, so that tiny answers are checked as
+    strictly as large ones.
+    """
+
+    values: NDArray[np.float32]
+    inputs: Mapping[str, NDArray[Any]]
+    expected: NDArray[np.float64]  # flat
+    bound: NDArray[np.float64]  # flat; 0 for an empty row, whose answer must be exactly 0
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """The first element that is off by more than its bound."""
+
+    row: int
+    column: int
+    got: float
+    expected: float
+    bound: float
+    count: int  # elements that are off
+
+    def describe(self, width: int) -> str:
+        """`row 3: got 0, expected 1.5 within 2e-07 (17 elements off)`."""
+        where = f"row {self.row}" if width == 1 else f"row {self.row} column {self.column}"
+        element = "element" if self.count == 1 else "elements"
+        return (
+            f"{where}: got {self.got:.9g}, expected {self.expected:.9g} within {self.bound:.3g} "
+            f"({self.count} {element} off)"
+        )
+
+
+def draw(matrix: SparseMatrix, operator: Any, width: int, number: int) -> Draw:
+    """Draw `number` (0 to DRAWS - 1) for a matrix: signed values in +-[0.25, 1], new operands, float64 reference.
+
+    Args:
+        matrix: its values are ignored.
+        operator: an entry of components.kernel.operators.OPERATORS.
+        width: dense columns.
+        number: other numbers give other values for the same pattern.
+    """
+    digest = hashlib.sha256(f"{pattern_key(matrix)} {operator.name} {width} {number}".encode()).digest()
+    rng = np.random.default_rng(np.frombuffer(digest, np.uint32))
+    magnitude = rng.uniform(0.25, 1.0, matrix.nnz) * rng.choice((-1.0, 1.0), matrix.nnz)
+    tiny = rng.random(matrix.rows) < 0.5
+    scale = np.repeat(np.where(tiny, _TINY, 1.0), np.diff(matrix.row_ptr))
+    values = (magnitude * scale).astype(np.float32)
+    valued = replace(matrix, values=values.astype(np.float64))
+    inputs = operator.make_inputs(matrix, width, rng)
+    expected = np.asarray(operator.reference(valued, inputs), np.float64).ravel()
+    bound = np.asarray(operator.error_bound(valued, inputs), np.float64).ravel()
+    return Draw(values, inputs, expected, bound)
+
+
+def check_output(output: NDArray[Any], numbers: Draw, width: int) -> Mismatch | None:
+    """Compare one output with the reference: within the bound everywhere, no NaN, exactly 0 in empty rows.
+
+    Args:
+        output: float32, flat or rows x width, row-major.
+        numbers: the draw that it was computed from.
+        width: dense columns.
+    """
+    got = output.astype(np.float64).ravel()
+    off = ~(np.abs(got - numbers.expected) <= numbers.bound)  # a NaN compares false, and so is off
+    count = int(np.count_nonzero(off))
+    if count == 0:
+        return None
+    index = int(np.argmax(off))
+    row, column = divmod(index, width)
+    return Mismatch(row, column, float(got[index]), float(numbers.expected[index]), float(numbers.bound[index]), count)
+
+
+def chosen_draws(program_hash: str) -> tuple[int, int]:
+    """Two different draws, picked by the program."""
+    first = int(program_hash[:8], 16) % DRAWS
+    return first, (first + 1 + int(program_hash[8:16], 16) % (DRAWS - 1)) % DRAWS
+
+
+def pattern_key(matrix: SparseMatrix) -> str:
+    """SHA-256 of a matrix's shape and pattern; its values play no part in a verdict."""
+    return _pattern_key(_ById(matrix))
+
+
+class _ById:
+    """A matrix as a dictionary key: equal only to itself."""
+
+    def __init__(self, matrix: SparseMatrix):
+        self.matrix = matrix
+
+    def __hash__(self) -> int:
+        return id(self.matrix)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ById) and other.matrix is self.matrix
+
+
+@functools.lru_cache(maxsize=4096)
+def _pattern_key(key: _ById) -> str:
+    matrix = key.matrix
+    digest = hashlib.sha256(f"{matrix.rows} {matrix.cols} {matrix.nnz}\n".encode())
+    digest.update(np.ascontiguousarray(matrix.row_ptr, np.int64).tobytes())
+    digest.update(np.ascontiguousarray(matrix.col_idx, np.int32).tobytes())
+    return digest.hexdigest()

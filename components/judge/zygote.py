@@ -1,0 +1,85 @@
+"""The process that workers are forked from: it has imported everything once, so that a new worker costs milliseconds.
+
+Run by components/judge/pool.py as `python -m components.judge.zygote FD FOLDER MODULE`. It never runs a program itself
+and starts no threads. Over the control socket FD (one packet a request): `spawn` with a socket attached forks a worker
+on it and answers its process id; `reap PID` waits for a dead worker and answers its wait status. When the judge's
+process is gone, however it went, it kills its workers, removes FOLDER and ends.
+"""
+
+import contextlib
+import ctypes
+import importlib
+import os
+import resource
+import shutil
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from components.judge import wire
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+def main(arguments: list[str]) -> None:
+    """Serve forks until the control socket closes."""
+    control = socket.socket(fileno=int(arguments[0]))
+    folder, module = arguments[1], importlib.import_module(arguments[2])
+    module.preload()
+    control.send(b"ready")
+    children: set[int] = set()
+    try:
+        while True:
+            data, descriptors, _, _ = socket.recv_fds(control, 64, 1)
+            if not data:
+                return
+            command = data.decode().split()
+            if command[0] == "spawn":
+                pid = os.fork()
+                if pid == 0:
+                    control.close()
+                    _worker(socket.socket(fileno=descriptors[0]), module.handle)
+                os.close(descriptors[0])
+                children.add(pid)
+                control.send(str(pid).encode())
+            else:
+                pid = int(command[1])
+                _, status = os.waitpid(pid, 0)
+                children.discard(pid)
+                control.send(str(status).encode())
+    finally:
+        for pid in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _worker(
+    connection: socket.socket, handle: Callable[[dict[str, Any], Callable[[str], None]], dict[str, Any]]
+) -> None:
+    """Answer requests until the connection closes; never returns."""
+    code = 1
+    try:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the judge's to handle
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # a worker writes no files
+        while True:
+            request = wire.receive(connection)
+            try:
+                result = handle(request, lambda stage: wire.send(connection, {"stage": stage}))
+                answer: dict[str, Any] = {"result": result}
+            except Exception:
+                answer = {"bug": traceback.format_exc()}
+            wire.send(connection, answer)
+    except wire.Closed:
+        code = 0
+    finally:
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
