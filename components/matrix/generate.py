@@ -163,9 +163,10 @@ def _rmat(nnz: int, rng: Rng) -> Pattern:
         Chakrabarti, Zhan, Faloutsos. R-MAT: A Recursive Model for Graph Mining. SDM 2004. Graph500 takes a = 0.57 and
         b = c = 0.19; in small graphs that makes the hub a dense row and leaves half the rows empty, hence a milder a.
     """
-    a, b, c = 0.42, 0.26, 0.26
+    a = 0.42 if nnz >= 2000 else 0.5
+    b = c = (0.94 - a) / 2
     mean = float(rng.uniform(3.5, 4.5 if nnz < 50_000 else 8))
-    levels = max(7, round(float(np.log2(nnz / mean))))
+    levels = round(float(np.log2(nnz / mean))) if nnz >= 2000 else 7
     count = int(nnz * 1.1)  # repeated edges merge
     i, j = np.zeros(count, np.int64), np.zeros(count, np.int64)
     for _ in range(levels):

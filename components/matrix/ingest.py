@@ -26,7 +26,7 @@ from components.matrix.sources import plan
 from components.matrix.split import PARTS, SplitRow, split_by_group
 from components.matrix.storage import save_npz
 from components.matrix.types import SparseMatrix
-from components.settings import Settings, load
+from components.settings import Settings, flatten, load, to_dict
 
 COLUMNS = (
     *("matrix", "name", "group", "source", "sha256", "rows", "cols", "nnz", "nnz_stored", "field", "symmetry"),
@@ -53,6 +53,7 @@ def ingest(settings: Settings) -> dict[str, Any]:
     planned = plan(settings)
     skipped = Counter(planned.skipped)
     with stage_run("matrices", settings, tags={"source": settings.matrices.source}) as run, _fresh(settings) as folder:
+        run.log_params(flatten(to_dict(settings.matrices), "matrices") | {"seed": settings.seed})
         rows: list[dict[str, Any]] = []
         seen: set[str] = set()
         for loader in tqdm(planned.loaders, desc="matrices", unit="matrix", disable=None):
@@ -84,6 +85,7 @@ def ingest(settings: Settings) -> dict[str, Any]:
             "nnz_total": int(frame["nnz"].sum()),
             **{part: int((frame["split"] == part).sum()) for part in PARTS},
         }
+        run.log_artifact(folder / "manifest.csv")
         run.log_metrics(0, {name: float(value) for name, value in counts.items()})
         classes = {
             str(name): {part: int((group == part).sum()) for part in PARTS}

@@ -8,6 +8,7 @@ import numpy as np
 
 PARTS = ("train", "validation", "test")
 _TRIES = 64
+_ABSENT = 2.0  # what a class missing from a part weighs, in units of a part that is short of its whole share
 
 
 @dataclass(frozen=True)
@@ -42,14 +43,18 @@ def split_by_group(rows: Sequence[SplitRow], fractions: Mapping[str, float], see
     best: tuple[float, dict[str, str]] = (np.inf, {})
     for attempt in range(_TRIES if len(members) > 1 else 1):
         rng = np.random.default_rng([seed, attempt])
-        deal = _deal(members, totals, fractions, rng)
+        deal = _deal(members, totals, homes, fractions, rng)
         if (cost := _cost(deal, members, totals, homes, fractions)) < best[0]:
             best = cost, deal
     return {row.matrix: best[1][row.group] for row in rows}
 
 
 def _deal(
-    members: Mapping[str, Counter[str]], totals: Counter[str], fractions: Mapping[str, float], rng: np.random.Generator
+    members: Mapping[str, Counter[str]],
+    totals: Counter[str],
+    homes: Counter[str],
+    fractions: Mapping[str, float],
+    rng: np.random.Generator,
 ) -> dict[str, str]:
     names = sorted(members)
     noise = dict(zip(names, rng.uniform(0.5, 2.0, len(names)), strict=True))
@@ -63,6 +68,7 @@ def _deal(
             """Entries short of the part's share after this group; per class and overall, relative to the share."""
             share = fractions[part]
             short = sum(n * (1 - (dealt[part][c] + n) / (share * totals[c])) for c, n in classes.items())
+            short += sum(_ABSENT * n for c, n in classes.items() if not dealt[part][c] and homes[c] >= len(PARTS))
             return float(short / classes.total() + 1 - (dealt[part].total() + classes.total()) / share / totals.total())
 
         deal[name] = max(PARTS, key=gap)
@@ -87,5 +93,5 @@ def _cost(
         cost += 100 * (not counts[part] and len(members) >= len(PARTS))
         for name, total in totals.items():
             cost += abs(counts[part][name] / total - share) / share * total / totals.total()
-            cost += 2 * (not counts[part][name] and homes[name] >= len(PARTS))
+            cost += _ABSENT * (not counts[part][name] and homes[name] >= len(PARTS))
     return cost
