@@ -1,0 +1,66 @@
+"""Kernel families: what programs the library can write for an operator, and which of them suit a matrix."""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from components.files import sha256_text
+from components.kernel.families import spmm_csr, spmv_csr, spmv_other
+from components.kernel.families.base import Family, RenderedProgram
+from components.matrix.features import StructureFeatures, structure_features
+from components.matrix.types import SparseMatrix
+
+__all__ = ["FAMILIES", "Family", "RenderedProgram", "all_programs", "enumerate_programs", "program_hash", "spread"]
+
+FAMILIES: Mapping[str, Family] = {
+    family.name: family for family in (*spmv_csr.FAMILIES, *spmv_other.FAMILIES, *spmm_csr.FAMILIES)
+}
+
+
+def program_hash(source: str) -> str:
+    """SHA-256 of the source text, hex."""
+    return sha256_text(source)
+
+
+def all_programs(operator: str) -> Iterator[RenderedProgram]:
+    """Every program of every family of an operator, in a stable order."""
+    for family in FAMILIES.values():
+        if family.operator == operator:
+            for values in itertools.product(*family.parameters.values()):
+                parameters = dict(zip(family.parameters, values, strict=True))
+                yield RenderedProgram(family.name, parameters, family.render(**parameters))
+
+
+def enumerate_programs(
+    operator: str, matrix: SparseMatrix, features: StructureFeatures | None = None
+) -> list[RenderedProgram]:
+    """The programs that may be fast on a matrix, in a stable order.
+
+    Args:
+        operator: spmv or spmm.
+        matrix: whose structure decides.
+        features: of `matrix`, when already known.
+    """
+    known = features or structure_features(matrix)
+    return [p for p in all_programs(operator) if FAMILIES[p.family].sensible(p.parameters, known)]
+
+
+def spread(programs: Sequence[RenderedProgram], count: int, seed: int = 0) -> list[RenderedProgram]:
+    """Up to `count` of `programs`, taken from the families in turn, at random within each; 0 means all.
+
+    The order of `programs` is kept.
+    """
+    if count <= 0 or count >= len(programs):
+        return list(programs)
+    rng = np.random.default_rng(seed)
+    families: dict[str, list[int]] = {}
+    for index, program in enumerate(programs):
+        families.setdefault(program.family, []).append(index)
+    queues = [list(rng.permutation(indices)) for indices in families.values()]
+    chosen: list[int] = []
+    while len(chosen) < count:
+        for queue in queues:
+            if queue and len(chosen) < count:
+                chosen.append(int(queue.pop()))
+    return [programs[index] for index in sorted(chosen)]

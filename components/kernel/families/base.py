@@ -1,0 +1,74 @@
+"""What a kernel family is: a way of computing an operator, its parameters, and the text it renders."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from components.matrix.features import StructureFeatures
+
+Value = int | str
+Parameters = Mapping[str, Value]
+LOADS = ("plain", "ldg", "ldcs")  # default, read-only cache, evict-first
+INDEX_TYPES = {"i32": "int", "u16": "unsigned short"}
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family of kernel programs.
+
+    Every program of a family is right on every matrix that its format can store; `sensible` only says where it may
+    be fast.
+    """
+
+    name: str
+    operator: str
+    summary: str  # one line: which structure it is for
+    parameters: Mapping[str, tuple[Value, ...]]  # every value it can be rendered with
+    render: Callable[..., str]
+    sensible: Callable[[Parameters, StructureFeatures], bool]
+
+
+@dataclass(frozen=True)
+class RenderedProgram:
+    """One program of a family."""
+
+    family: str
+    parameters: Parameters
+    source: str
+
+
+def load(array: str, index: str, hint: str) -> str:
+    """The text of a load from a matrix array with a cache hint."""
+    return {"plain": f"{array}[{index}]", "ldg": f"__ldg({array} + {index})", "ldcs": f"__ldcs({array} + {index})"}[
+        hint
+    ]
+
+
+def product(index: str, hint: str, operand: str = "x") -> str:
+    """`values[j] * x[col_idx[j]]` with the hint on both matrix arrays."""
+    return f"{load('values', index, hint)} * {operand}[{load('col_idx', index, hint)}]"
+
+
+def unroll_line(unroll: int, indent: str) -> str:
+    """A `#pragma unroll` line, or nothing for 1."""
+    return f"#pragma unroll {unroll}\n{indent}" if unroll > 1 else ""
+
+
+def pointer(ctype: str, name: str) -> str:
+    """A read-only array parameter."""
+    return f"const {ctype}* __restrict__ {name}"
+
+
+def signature(kernel: str, *parameters: str) -> str:
+    """The first line of a kernel."""
+    return f'extern "C" __global__ void {kernel}({", ".join(parameters)}) {{\n'
+
+
+def header(format_line: str, launches: tuple[str, ...], comment: str) -> str:
+    """The contract, and the line that says which structure is exploited."""
+    lines = [f"// format: {format_line}", *(f"// launch: {launch}" for launch in launches), f"// {comment}"]
+    return "\n".join(lines) + "\n"
+
+
+def index_fits(parameters: Parameters, features: StructureFeatures) -> bool:
+    """16-bit indices are for up to 65,536 columns."""
+    return parameters.get("index") != "u16" or features.cols <= 65_536

@@ -1,0 +1,91 @@
+"""Which text may reach the compiler: allow-listed directives and headers, nothing that reads another file.
+
+A compiler opens whatever `#include` names and quotes it in its messages; so what a directive is, is decided here, on
+the text after line splices and comments are gone, as the compiler itself would see it.
+"""
+
+import re
+
+from components.kernel.types import ProgramError
+
+MAX_SOURCE_BYTES = 16 * 1024
+ALLOWED_HEADERS = frozenset({"cuda_fp16.h", "cuda_bf16.h", "stdint.h", "cstdint"})
+_DIRECTIVES = frozenset(
+    {"", "define", "undef", "if", "ifdef", "ifndef", "elif", "elifdef", "elifndef", "else", "endif", "pragma"}
+)
+_PRAGMAS = re.compile(r"(?:unroll|GCC\s+unroll|nounroll)\b")
+_TRIGRAPHS = {"=": "#", "/": "\\", "'": "^", "(": "[", ")": "]", "!": "|", "<": "{", ">": "}", "-": "~"}
+_RAW_STRING = re.compile(r'\b(?:u8|[uUL])?R"')
+_PIECE = re.compile(
+    r"""(?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""",
+    re.DOTALL,
+)
+_FORBIDDEN = (
+    (re.compile(r"__has_(?:include|include_next|embed)\b"), "asks whether a file exists"),
+    (re.compile(r"\b(?:asm|__asm|__asm__)\b"), "inline assembly"),
+    (re.compile(r"\b_Pragma\b|\b__pragma\b"), "a pragma operator"),
+    (re.compile(r"^\s*(?:export\s+)?(?:import|module)\b", re.MULTILINE), "a module directive"),
+    (re.compile(r"\b(?:clock|clock64|__clock|__clock64|globaltimer|__globaltimer|__nanosleep)\s*\("), "reads a clock"),
+    (re.compile(r"\b__managed__\b"), "managed memory"),
+    (re.compile(r"\b(?:printf|malloc|free|__assertfail|assert)\s*\("), "a device-side system call"),
+)
+
+
+def check_text(source: str) -> str:
+    """The program as the compiler sees it: splices joined and comments blanked, with every line where it was.
+
+    Raises:
+        ProgramError: `contract`, with the line, for a text that must not reach the compiler.
+    """
+    size = len(source.encode("utf-8", "surrogatepass"))
+    if size > MAX_SOURCE_BYTES:
+        raise ProgramError("contract", f"source of {size} bytes; expected at most {MAX_SOURCE_BYTES}")
+    for number, content in enumerate(source.split("\n"), 1):
+        for character in content:
+            if (character < " " and character not in "\t\r") or character == "\x7f":
+                raise ProgramError("contract", f"control character {ord(character):#04x}; expected plain text", number)
+    if match := re.search(r"\?\?([=/'()!<>-])", source):
+        line = source.count("\n", 0, match.start()) + 1
+        raise ProgramError(
+            "contract", f"trigraph for {_TRIGRAPHS[match.group(1)]}; expected the character itself", line
+        )
+    if match := re.search(r"\\[ \t\r]*\n", source):
+        line = source.count("\n", 0, match.start()) + 1
+        raise ProgramError("contract", "a line that continues with a backslash; expected whole lines", line)
+    if match := _RAW_STRING.search(source):
+        raise ProgramError("contract", "a raw string literal", source.count("\n", 0, match.start()) + 1)
+    text = _PIECE.sub(_blank, source)
+    _check_directives(text)
+    for pattern, what in _FORBIDDEN:
+        if match := pattern.search(text):
+            line = text.count("\n", 0, match.start()) + 1 + match.group().count("\n")
+            raise ProgramError("contract", f"{what}: not allowed in a kernel program", line)
+    return text
+
+
+def _blank(match: re.Match[str]) -> str:
+    """A comment becomes spaces of the same shape; literals stay."""
+    if match.group("comment") is None:
+        return match.group()
+    return re.sub(r"[^\n]", " ", match.group())
+
+
+def _check_directives(text: str) -> None:
+    for number, line in enumerate(text.split("\n"), 1):
+        match = re.match(r"\s*(?:#|%:)\s*(\w*)\s*(.*)", line)
+        if match is None:
+            continue
+        directive, rest = match.group(1), match.group(2).strip()
+        if directive == "include":
+            header = re.fullmatch(r'<([\w./]+)>|"([\w./]+)"', rest)
+            name = (header.group(1) or header.group(2)) if header else None
+            if name not in ALLOWED_HEADERS:
+                known = ", ".join(sorted(ALLOWED_HEADERS))
+                raise ProgramError(
+                    "contract", f"#include of a header that is not allowed; expected one of {known}", number
+                )
+        elif directive == "pragma":
+            if not _PRAGMAS.match(rest):
+                raise ProgramError("contract", "a #pragma other than unroll", number)
+        elif directive not in _DIRECTIVES:
+            raise ProgramError("contract", f"directive #{directive[:24]} is not allowed", number)
