@@ -4,6 +4,7 @@ NVRTC gets no include path, so a program cannot make it open a file. The real he
 (13.5 and later carry them), or from the include folder of an installed CUDA runtime.
 """
 
+import contextlib
 import functools
 import importlib
 import os
@@ -197,3 +198,12 @@ def _bundled_folder() -> Path | None:
 
 
 _HOLDERS: list[tempfile.TemporaryDirectory[str]] = []
+
+
+def preload_headers() -> None:
+    """Read the toolkit's headers into memory (0.2 s), so that processes forked from this one need no file."""
+    for name in TOOLKIT_HEADERS:
+        with contextlib.suppress(UserError):  # an installation without them: a program that asks gets the error
+            _toolkit_closure(name)
+    while _HOLDERS:
+        _HOLDERS.pop().cleanup()

@@ -1,4 +1,4 @@
-"""Modelled kernel time on a named GPU from what the interpreter counted. Uncalibrated: it orders kernels, it is no clock.
+"""Modelled kernel time on a named GPU from what the interpreter counted: uncalibrated, it orders kernels.
 
 A roofline with latency terms, after Williams, Waterman and Patterson, "Roofline" (CACM 52(4), 2009), and Little's law
 for latency-bound kernels (Volkov, "Understanding Latency Hiding on GPUs", UC Berkeley, 2016). The time of a launch is
@@ -32,7 +32,7 @@ class Architecture:
     clock_mhz: float  # boost
     dram_gbps: float
     l2_mb: float
-    l2_gbps: float  # no published figure: from microbenchmarks in the literature
+    l2_gbps: float  # no published figure
     shared_kb_per_sm: int
     shared_bytes_per_block: int  # opt-in limit
     dram_latency: float  # cycles
@@ -42,9 +42,9 @@ class Architecture:
     registers_per_sm: int = 65_536
 
 
-# Sources: NVIDIA A100 80GB, H200 and B200 data sheets; CUDA C++ Programming Guide, "Technical Specifications per Compute
-# Capability"; latencies and L2 rates: Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture",
-# IPDPS 2024, rounded; B200's are assumed from the step between the two before.
+# Units, clocks, bandwidths, cache and shared sizes: NVIDIA's A100 80GB, H200 and B200 data sheets and the CUDA C++
+# Programming Guide, "Technical Specifications per Compute Capability". L2 latencies of sm_80 and sm_90 are near those
+# that Luo et al. measured (arXiv:2402.13499); memory latencies, L2 rates and all of B200's are estimates.
 ARCHITECTURES: dict[str, Architecture] = {
     "sm_80": Architecture("A100-SXM4-80GB", 108, 1410, 2039, 40, 5100, 164, 163 * 1024, 600, 260),
     "sm_90": Architecture("H200", 132, 1980, 4800, 50, 5600, 228, 227 * 1024, 650, 270),
@@ -102,7 +102,8 @@ def launch_problem(machine: Architecture, shape: LaunchShape) -> str | None:
             f"{shape.shared_bytes} bytes of shared memory per block; {machine.gpu} has {machine.shared_bytes_per_block}"
         )
     if _registers_per_warp(shape) * math.ceil(shape.threads / 32) > machine.registers_per_sm:
-        return f"{shape.threads} threads of {shape.registers} registers; {machine.gpu} has {machine.registers_per_sm} per block"
+        wanted = f"{shape.threads} threads of {shape.registers} registers"
+        return f"{wanted}; {machine.gpu} has {machine.registers_per_sm} registers a block"
     return None
 
 
@@ -110,7 +111,7 @@ def resident_blocks(machine: Architecture, shape: LaunchShape) -> int:
     """Blocks of one launch that fit on one SM at a time (at least 1)."""
     warps = math.ceil(shape.threads / 32)
     limits = [machine.warps_per_sm // warps, machine.blocks_per_sm]
-    # Registers are split over the four schedulers; the runtime keeps 1 KB of shared memory per block (programming guide).
+    # Registers are split over four schedulers; the runtime keeps 1 KB of shared memory a block (programming guide).
     limits.append(4 * (machine.registers_per_sm // 4 // _registers_per_warp(shape)) // warps)
     limits.append(machine.shared_kb_per_sm * 1024 // (shape.shared_bytes + 1024))
     return max(1, min(limits))

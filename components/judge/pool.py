@@ -36,6 +36,17 @@ class WorkerDied(SparseRLError):
         self.stage, self.signal, self.deadline = stage, signal_number, deadline
         super().__init__(f"{stage}: {self.how()}")
 
+    @property
+    def by_cpu_limit(self) -> bool:
+        """Whether its CPU time ran out: the same request would end the same way on any day."""
+        return self.signal == signal.SIGXCPU
+
+    @property
+    def crashed(self) -> bool:
+        """Whether its own code brought it down, and not somebody from outside."""
+        faults = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGXFSZ)
+        return self.signal in faults
+
     def how(self) -> str:
         """What ended the worker, in words."""
         if self.deadline:

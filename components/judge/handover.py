@@ -1,0 +1,36 @@
+"""Matrices on their way to worker processes: each pattern is written once, and read once by each worker."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from components.files import replacing
+from components.judge.verify import pattern_key
+from components.matrix.types import SparseMatrix
+
+
+class Handover:
+    """Files of the patterns that are being judged, in a folder that ends with the worker pool."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self._written: set[str] = set()
+        self._lock = threading.Lock()
+
+    def describe(self, matrix: SparseMatrix) -> dict[str, Any]:
+        """The keyword arguments of `prepare.load_pattern`, as plain JSON types; writes the file when it is new."""
+        key = pattern_key(matrix)
+        path = self.folder / f"{key}.npz"
+        with self._lock:
+            if key not in self._written:
+                with replacing(path) as temporary:
+                    np.savez(
+                        temporary,
+                        shape=np.array([matrix.rows, matrix.cols], np.int64),
+                        row_ptr=matrix.row_ptr,
+                        col_idx=matrix.col_idx,
+                    )
+                self._written.add(key)
+        return {"path": str(path), "key": key, "name": matrix.name, "group": matrix.group}

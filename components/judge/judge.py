@@ -1,0 +1,342 @@
+"""The judge: one request in, one verdict out; many requests at once, each in a process that may be killed."""
+
+import hashlib
+import logging
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from components.errors import SparseRLError, UserError
+from components.judge.cache import Cache, code_version, content_key, default_folder
+from components.judge.compile import OPTIONS, check_architecture, compiler_version
+from components.judge.handover import Handover
+from components.judge.model_time import architecture
+from components.judge.options import Backend, resolve_backend
+from components.judge.pool import Pool, WorkerBug, WorkerDied
+from components.judge.verdict import Status, Verdict
+from components.judge.verify import pattern_key
+from components.kernel.operators import OPERATORS, get_operator
+from components.matrix.types import SparseMatrix
+from components.settings import JudgeSettings
+
+__all__ = ["Judge", "JudgeRequest", "resolve_backend"]
+
+_LOG = logging.getLogger(__name__)
+# What it means when a worker dies at a stage, unless it ran out of time.
+_COMPILE_DEATHS = {"parse": "contract", "compile": "compile_error"}
+_CHECK_DEATHS = {"check": "unsupported"}  # the interpreter failed on it: never a pass
+BASELINE = "reference:csr_vector"  # of a modelled time; a measured one is compared with cuSPARSE
+_START_S = 30.0  # from handing a worker its request to its first word
+_SLACK = 4.0  # wall over CPU seconds: cores are shared
+
+
+@dataclass(frozen=True, eq=False)
+class JudgeRequest:
+    """What is to be judged: a program's text, on a matrix, as an operator with `width` dense columns (1 for spmv)."""
+
+    source: str
+    matrix: SparseMatrix
+    operator: str = "spmv"
+    width: int = 1
+
+
+class Judge:
+    """Judges programs for one architecture. Thread-safe; use as a context manager.
+
+    Args:
+        settings: limits; `judge_defaults()` without a settings file.
+        arch: `sm_XX`; with the emulator one whose time is modelled, with the GPU its own.
+        backend: `emulator` or `gpu`; see `resolve_backend`.
+        workers: worker processes; 0: one per core.
+
+    Raises:
+        UserError: NVRTC is missing, or does not know `arch`, or no time is modelled for it.
+    """
+
+    def __init__(self, settings: JudgeSettings, arch: str, backend: Backend = "emulator", workers: int | None = None):
+        check_architecture(arch)
+        if backend == "emulator":
+            architecture(arch)
+        self.settings, self.arch, self.backend = settings, arch, backend
+        self.workers = workers or settings.workers or len(os.sched_getaffinity(0))
+        self.compiler = compiler_version()
+        self.cache = Cache(default_folder() if settings.cache else None, settings.cache_max_mb << 20)
+        self._pool = Pool("components.judge.worker", self.workers)
+        self._handover = Handover(self._pool.folder)
+        self._threads = ThreadPoolExecutor(self.workers + 2, thread_name_prefix="judge")
+        self._running: dict[str, Future[Any]] = {}
+        self._lock = threading.Lock()
+        self._memory: dict[str, dict[str, Any]] = {}  # compiled programs of this session, for an absent cache
+        self._baselines: dict[str, float] = {}  # modelled, by key of the reference's request
+        self._gpu: Any = None
+        if backend == "gpu":
+            from components.judge.gpu import GpuExecutor
+
+            self._gpu = GpuExecutor(self._pool.folder)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the workers. Requests that are still running are lost."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        if self._gpu is not None:
+            self._gpu.close()
+        self._pool.close()
+        self._threads.shutdown(wait=True)
+
+    @property
+    def restarts(self) -> int:
+        """Workers lost so far."""
+        return self._pool.restarts + (self._gpu.restarts if self._gpu is not None else 0)
+
+    def judge(self, request: JudgeRequest) -> Verdict:
+        """Judge one program; a program that is bad in whatever way is a verdict, never an exception.
+
+        Raises:
+            UserError: the operator or the width makes no sense.
+        """
+        return self._submit(request).result()
+
+    def judge_many(
+        self, requests: Sequence[JudgeRequest], progress: Callable[[int], None] | None = None
+    ) -> list[Verdict]:
+        """Judge many; verdicts come in the order of the requests, and a slow or crashing one holds up no other.
+
+        Args:
+            requests: equal ones are judged once.
+            progress: called with 1 as each is done, from another thread.
+        """
+        futures = [self._submit(request) for request in requests]
+        if progress is not None:
+            for future in futures:
+                future.add_done_callback(lambda _: progress(1))
+        return [future.result() for future in futures]
+
+    def baseline(self, matrix: SparseMatrix, operator: str = "spmv", width: int = 1) -> tuple[str, float]:
+        """(name, time in microseconds) of what candidates on this matrix are compared with.
+
+        With the emulator the time is modelled, of a plain CSR-vector kernel; on a GPU it is the fastest of cuSPARSE.
+        """
+        request = JudgeRequest(OPERATORS[operator].reference_program(matrix, width), matrix, operator, width)
+        verdict = self.judge(request)
+        name, time_us = verdict.baseline, verdict.baseline_us
+        if not verdict.correct or name is None or time_us is None:
+            raise SparseRLError(f"{BASELINE} on {matrix.id}: {verdict.status} {verdict.message}")
+        return name, time_us
+
+    # -- one request ---------------------------------------------------------------------------------------------
+
+    def _submit(self, request: JudgeRequest) -> "Future[Verdict]":
+        check_request(request)
+        key = self._key(request)
+        return self._once(f"verdict {key}", lambda: self._judge(request, key), own_thread=True)
+
+    def _once(self, key: str, work: Callable[[], Any], own_thread: bool = False) -> "Future[Any]":
+        """Run `work`, or join the run of the same key that is under way."""
+        with self._lock:
+            if (running := self._running.get(key)) is not None:
+                return running
+            future: Future[Any] = Future()
+            self._running[key] = future
+
+        def run() -> None:
+            try:
+                result = work()
+            except BaseException as error:
+                self._forget(key)
+                future.set_exception(error)
+            else:
+                self._forget(key)
+                future.set_result(result)
+
+        if own_thread:
+            self._threads.submit(run)
+        else:
+            run()
+        return future
+
+    def _forget(self, key: str) -> None:
+        with self._lock:
+            self._running.pop(key, None)
+
+    def _key(self, request: JudgeRequest) -> str:
+        return content_key(
+            request.source,
+            pattern_key(request.matrix),
+            request.operator,
+            request.width,
+            self.arch,
+            self.backend,
+            self.compiler,
+            [self.settings.instruction_budget, self.settings.budget_per_nonzero, self.settings.wall_s],
+            code_version(),
+            self._gpu.identity if self._gpu is not None else None,
+        )
+
+    def _judge(self, request: JudgeRequest, key: str) -> Verdict:
+        kept = self.cache.get("verdict", key)
+        if kept is None:
+            with self.cache.lock("verdict", key):
+                kept = self.cache.get("verdict", key)  # another process may have been at it
+                if kept is None:
+                    verdict, lasting = self._judge_anew(request)
+                    if lasting:
+                        self.cache.put("verdict", key, verdict.to_dict())
+                    return verdict
+        return Verdict.from_dict(kept).with_(from_cache=True)
+
+    def _judge_anew(self, request: JudgeRequest) -> tuple[Verdict, bool]:
+        """(verdict, whether the same request would always get it)."""
+        verdict = Verdict(
+            Status.UNSUPPORTED,
+            operator=request.operator,
+            width=request.width,
+            arch=self.arch,
+            compiler=self.compiler,
+            program_hash=hashlib.sha256(request.source.encode()).hexdigest(),
+        )
+        compiled, lasting = self._compiled(request.source)
+        if compiled["status"] != "compiled":
+            return (
+                verdict.with_(
+                    status=Status(compiled["status"]), message=compiled["message"], line=compiled.get("line")
+                ),
+                lasting,
+            )
+        used = compiled["resources"].values()
+        verdict = verdict.with_(
+            code_hash=compiled["code_hash"],
+            compile_ms=compiled["compile_ms"],
+            registers=max(numbers[0] for numbers in used),
+            spill_bytes=max(numbers[1] for numbers in used),
+            shared_bytes=max(numbers[2] for numbers in used),
+        )
+        answer, lasting = self._checked(request, compiled)
+        if self._gpu is not None and answer["status"] in ("correct", "unsupported"):
+            answer, lasting = self._gpu.judge(self._check_request(request, compiled) | {"cubin": compiled["cubin"]})
+        verdict = Verdict.from_dict({**verdict.to_dict(), **answer})
+        if verdict.correct and self._gpu is None:
+            verdict = self._against_baseline(verdict, request)
+        if verdict.correct:
+            verdict = _with_break_even(verdict)
+        return verdict, lasting
+
+    def _against_baseline(self, verdict: Verdict, request: JudgeRequest) -> Verdict:
+        """Add the modelled baseline of the same matrix."""
+        time_us = verdict.time_us
+        source = OPERATORS[request.operator].reference_program(request.matrix, request.width)
+        if source == request.source:
+            return verdict.with_(baseline=BASELINE, baseline_us=time_us, speedup=1.0)
+        reference = JudgeRequest(source, request.matrix, request.operator, request.width)
+        key = self._key(reference)
+        base_us = self._baselines.get(key)
+        if base_us is None:
+            # In this thread and under its own name: a queued run of the same program may wait for a thread for ever.
+            base: Verdict = self._once(f"baseline {key}", lambda: self._judge(reference, key)).result()
+            if not base.correct or base.time_us is None:
+                raise SparseRLError(f"{BASELINE} on {request.matrix.id}: {base.status} {base.message}")
+            base_us = self._baselines[key] = base.time_us
+        return verdict.with_(
+            baseline=BASELINE, baseline_us=base_us, speedup=base_us / time_us if time_us is not None else None
+        )
+
+    # -- the two steps that workers do ---------------------------------------------------------------------------
+
+    def _compiled(self, source: str) -> tuple[dict[str, Any], bool]:
+        """The compile answer, from memory, disk or a worker; once for all that ask at the same time."""
+        key = content_key(source, self.arch, OPTIONS, self.compiler, code_version())
+        answer: tuple[dict[str, Any], bool] = self._once(f"compile {key}", lambda: self._compile(source, key)).result()
+        return answer
+
+    def _compile(self, source: str, key: str) -> tuple[dict[str, Any], bool]:
+        if (kept := self._memory.get(key) or self.cache.get("compile", key)) is not None:
+            return kept, True
+        with self.cache.lock("compile", key):
+            if (kept := self.cache.get("compile", key)) is not None:
+                return kept, True
+            limit = self.settings.compile_cpu_s
+            request = {
+                "op": "compile",
+                "source": source,
+                "arch": self.arch,
+                "cpu_s": limit,
+                "memory_mb": self.settings.compile_memory_mb,
+            }
+            answer, lasting = self._call(request, {"parse": _START_S, "compile": limit * _SLACK + 5}, _COMPILE_DEATHS)
+            if lasting:
+                self.cache.put("compile", key, answer)
+                if self.cache.folder is None:
+                    self._remember(key, answer)
+            return answer, lasting
+
+    def _remember(self, key: str, answer: dict[str, Any]) -> None:
+        with self._lock:
+            while len(self._memory) >= 512:
+                self._memory.pop(next(iter(self._memory)))
+            self._memory[key] = answer
+
+    def _checked(self, request: JudgeRequest, compiled: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+        limit = self.settings.wall_s
+        return self._call(self._check_request(request, compiled), {"check": limit * _SLACK + 5}, _CHECK_DEATHS)
+
+    def _check_request(self, request: JudgeRequest, compiled: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "op": "check",
+            "source": request.source,
+            "ptx": compiled["ptx"],
+            "code_hash": compiled["code_hash"],
+            "resources": compiled["resources"],
+            "arch": self.arch,
+            "operator": request.operator,
+            "width": request.width,
+            "matrix": self._handover.describe(request.matrix),
+            "gate_only": self._gpu is not None,  # the target is the GPU's to run
+            "cpu_s": self.settings.wall_s,
+            "limits": {
+                "instructions": self.settings.instruction_budget,
+                "per_nonzero": self.settings.budget_per_nonzero,
+            },
+        }
+
+    def _call(
+        self, request: dict[str, Any], wall_s: dict[str, float], deaths: dict[str, str]
+    ) -> tuple[dict[str, Any], bool]:
+        """A worker's answer, or what its death means; (answer, whether the same request would always get it)."""
+        try:
+            return self._pool.call(request, {"start": _START_S, **wall_s}), True
+        except WorkerBug as error:
+            _LOG.error("a worker failed on program %s\n%s", request["source"][:60].replace("\n", " | "), error)
+            last = str(error).strip().splitlines()[-1]
+            return {"status": "unsupported", "message": f"the judge's worker failed: {last}"}, False
+        except WorkerDied as death:
+            how = death.how()
+            if death.stage == "start":
+                raise SparseRLError(f"a judge's worker died before it began: {how}") from None
+            late = death.by_cpu_limit or death.deadline
+            status = "timeout" if late and death.stage == "check" else deaths[death.stage]
+            answer = {"status": status, "message": f"stopped at {death.stage}: {how}"}
+            return answer, death.by_cpu_limit or death.crashed
+
+
+def check_request(request: JudgeRequest) -> None:
+    """Raise UserError for an operator that does not exist or a width that does not fit it."""
+    operator = get_operator(request.operator)
+    if request.width < 1 or ("width" not in operator.scalars and request.width != 1):
+        expected = "at least 1" if "width" in operator.scalars else "1"
+        raise UserError(f"width {request.width}: {request.operator} takes {expected}")
+
+
+def _with_break_even(verdict: Verdict) -> Verdict:
+    """Products after which the conversion has paid: conversion time over time saved per product."""
+    if verdict.baseline_us is None or verdict.time_us is None or verdict.convert_us is None:
+        return verdict
+    saved = verdict.baseline_us - verdict.time_us
+    return verdict.with_(break_even=verdict.convert_us / saved if saved > 0 else None)

@@ -1,0 +1,151 @@
+"""One program on one matrix, ready to run: converted, bound, with numbers drawn. Shared by both backends."""
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from components.judge.adversarial import MIN_APPLICABLE, adversarial_matrices
+from components.judge.memo import Memo
+from components.judge.verify import Draw, chosen_draws, draw, pattern_key
+from components.kernel.bind import bind
+from components.kernel.formats import convert, fill_values
+from components.kernel.operators import OPERATORS
+from components.kernel.program import parse
+from components.kernel.types import BoundLaunch, FormatNotApplicable, FormatSpec, KernelProgram, StoredMatrix
+from components.matrix.types import SparseMatrix
+
+_TARGET_FIRST = 4_000  # rows + entries under which the target is cheaper than the adversarial set
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """What is judged: a program for one operator on one matrix."""
+
+    program: KernelProgram
+    program_hash: str
+    operator: str
+    width: int
+    target: SparseMatrix | None  # None: the adversarial set alone
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One matrix of a job."""
+
+    matrix: SparseMatrix
+    stored: StoredMatrix
+    launches: tuple[BoundLaunch, ...]  # those with an empty grid left out: there is nothing to launch
+    is_target: bool
+
+    @property
+    def name(self) -> str:
+        """How messages name the matrix."""
+        return self.matrix.id
+
+
+@dataclass(frozen=True, eq=False)
+class Buffer:
+    """One array that kernels see by name."""
+
+    name: str
+    data: np.ndarray[Any, Any]  # flat, contiguous
+    writable: bool
+
+
+@functools.lru_cache(maxsize=256)
+def parsed(source: str) -> KernelProgram:
+    """`parse`, remembered; a ProgramError is not."""
+    return parse(source)
+
+
+@functools.lru_cache(maxsize=32)
+def load_pattern(path: str, key: str, name: str, group: str) -> SparseMatrix:
+    """A matrix that the judge handed over as a file (see components/judge/handover.py); `key` names its pattern."""
+    del key
+    with np.load(Path(path)) as data:
+        rows, cols = (int(number) for number in data["shape"])
+        row_ptr, col_idx = data["row_ptr"], data["col_idx"]
+    return SparseMatrix(name, group, rows, cols, row_ptr, col_idx, np.ones(len(col_idx)), nnz_stored=len(col_idx))
+
+
+def cases(job: Job) -> Iterator[Case]:
+    """The target and the adversarial matrices that the program's format can store, the cheaper part first.
+
+    Raises:
+        FormatNotApplicable: the target cannot be stored.
+        ProgramError: a launch cannot be bound on one of them.
+    """
+    target = _case(job, job.target, True) if job.target is not None else None
+    target_first = target is not None and target.matrix.rows + target.matrix.nnz * job.width < _TARGET_FIRST
+    if target is not None and target_first:
+        yield target
+    for matrix in adversarial_matrices(job.operator, job.width):
+        try:
+            yield _case(job, matrix, False)
+        except FormatNotApplicable:
+            continue
+    if target is not None and not target_first:
+        yield target
+
+
+def coverage_note(job: Job, checked: int) -> str:
+    """What to say of a program whose format fits few of the adversarial matrices; empty when it fits enough."""
+    total = len(adversarial_matrices(job.operator, job.width))
+    if checked >= MIN_APPLICABLE:
+        return ""
+    return f"format {job.program.format.name} fits {checked} of the {total} adversarial matrices: thinly checked"
+
+
+def draws(job: Job, case: Case) -> Iterator[Draw]:
+    """The program's two draws of numbers for a case."""
+    for number in chosen_draws(job.program_hash):
+        yield _draw(case.matrix, job.operator, job.width, number)
+
+
+def buffers(job: Job, case: Case, numbers: Draw) -> list[Buffer]:
+    """Every array by name; the output holds NaN."""
+    operator = OPERATORS[job.operator]
+    values = fill_values(case.stored, numbers.values)
+    found = [Buffer(name, values if name == "values" else array, False) for name, array in case.stored.arrays.items()]
+    found += [Buffer(name, np.ascontiguousarray(array).ravel(), False) for name, array in numbers.inputs.items()]
+    output = np.full(case.matrix.rows * job.width, np.nan, np.float32)
+    found.append(Buffer(operator.output, output, True))
+    return found
+
+
+def _case(job: Job, matrix: SparseMatrix, is_target: bool) -> Case:
+    stored = _converted(matrix, job.program.format)
+    if isinstance(stored, FormatNotApplicable):
+        raise FormatNotApplicable(str(stored))
+    launches = bind(job.program, stored, OPERATORS[job.operator], job.width)
+    return Case(matrix, stored, tuple(launch for launch in launches if 0 not in launch.grid), is_target)
+
+
+def _converted(matrix: SparseMatrix, spec: FormatSpec) -> StoredMatrix | FormatNotApplicable:
+    def make() -> StoredMatrix | FormatNotApplicable:
+        try:
+            return convert(spec, matrix, np.float32)
+        except FormatNotApplicable as error:
+            return error
+
+    return _STORED.get((pattern_key(matrix), str(spec)), make)
+
+
+def _draw(matrix: SparseMatrix, operator: str, width: int, number: int) -> Draw:
+    key = (pattern_key(matrix), operator, width, number)
+    return _DRAWS.get(key, lambda: draw(matrix, OPERATORS[operator], width, number))
+
+
+def _bytes_of_draw(numbers: Draw) -> int:
+    own = numbers.values.nbytes + numbers.expected.nbytes + numbers.bound.nbytes
+    return own + sum(array.nbytes for array in numbers.inputs.values())
+
+
+_STORED: Memo[StoredMatrix | FormatNotApplicable] = Memo(
+    256 << 20, lambda stored: stored.bytes if isinstance(stored, StoredMatrix) else 64
+)
+_DRAWS: Memo[Draw] = Memo(256 << 20, _bytes_of_draw)

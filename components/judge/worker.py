@@ -1,0 +1,132 @@
+"""What a worker process does: compile one program, or check a compiled one on its matrices with the interpreter.
+
+Requests and answers are plain JSON types (components/judge/wire.py). `announce` tells the judge which stage a worker
+is at, so that a worker that dies names what killed it.
+"""
+
+import base64
+import hashlib
+import math
+import re
+import resource
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from components.judge.compile import CompileError, Resources, compile_program
+from components.judge.headers import preload_headers
+from components.judge.interpret import check, preload_interpreter
+from components.judge.prepare import Job, load_pattern, parsed
+from components.kernel.types import ProgramError
+
+_MB = 1 << 20
+
+
+def preload() -> None:
+    """Import and warm everything that a worker needs, before the first fork."""
+    preload_headers()
+    preload_interpreter()
+
+
+def handle(request: dict[str, Any], announce: Callable[[str], None]) -> dict[str, Any]:
+    """Answer one request; never raises for anything that a program can be guilty of."""
+    if request["op"] == "compile":
+        return _compile(request, announce)
+    if request["op"] == "check":
+        return _check(request, announce)
+    raise ValueError(f"unknown request {request['op']!r}")
+
+
+def _compile(request: dict[str, Any], announce: Callable[[str], None]) -> dict[str, Any]:
+    announce("parse")
+    source = request["source"]
+    try:
+        program = parsed(source)
+    except ProgramError as error:
+        return {"status": error.status, "message": error.message, "line": error.line}
+    announce("compile")
+    start = time.perf_counter()
+    try:
+        with _limits(request["cpu_s"], request["memory_mb"]):
+            compiled = compile_program(source, request["arch"])
+    except CompileError as error:
+        return {"status": "compile_error", "message": error.message, "line": error.line}
+    missing = [launch.kernel for launch in program.launches if launch.kernel not in compiled.resources]
+    if missing:
+        message = f"kernel {missing[0]} is not in the compiled code; is it inside a namespace or a condition?"
+        return {"status": "contract", "message": message, "line": None}
+    return {
+        "status": "compiled",
+        "ptx": compiled.ptx,
+        "cubin": base64.b64encode(compiled.cubin).decode(),
+        "code_hash": code_hash(compiled.ptx),
+        "resources": {
+            name: [used.registers, used.spill_bytes, used.shared_bytes] for name, used in compiled.resources.items()
+        },
+        "compiler": compiled.compiler,
+        "compile_ms": (time.perf_counter() - start) * 1e3,
+    }
+
+
+def _check(request: dict[str, Any], announce: Callable[[str], None]) -> dict[str, Any]:
+    announce("check")
+    job = job_of(request)
+    with _limits(request["cpu_s"], None):
+        return check(
+            job, request["ptx"], request["code_hash"], resources_of(request), request["arch"], request["limits"]
+        )
+
+
+def job_of(request: dict[str, Any]) -> Job:
+    """The job that a check request describes."""
+    source = request["source"]
+    return Job(
+        program=parsed(source),
+        program_hash=hashlib.sha256(source.encode()).hexdigest(),
+        operator=request["operator"],
+        width=request["width"],
+        target=None if request["gate_only"] else load_pattern(**request["matrix"]),
+    )
+
+
+def resources_of(request: dict[str, Any]) -> dict[str, Resources]:
+    """Resources by kernel, as `_compile` answered them."""
+    return {name: Resources(*numbers) for name, numbers in request["resources"].items()}
+
+
+def code_hash(ptx: str) -> str:
+    """SHA-256 of the instructions alone: no line table, comments or blank space, so that only code tells apart."""
+    code = re.sub(r"\.section\s+\.debug\w*\s*\{.*?\n\}", "", ptx, flags=re.DOTALL)
+    kept = []
+    for line in code.splitlines():
+        text = line.split("//")[0].strip()
+        if text and not text.startswith((".loc", ".file")):
+            kept.append(re.sub(r"\s+", " ", text))
+    return hashlib.sha256("\n".join(kept).encode()).hexdigest()
+
+
+@contextmanager
+def _limits(cpu_s: float, memory_mb: int | None) -> Iterator[None]:
+    """Bound the CPU time and the growth of the address space of what runs inside; the kernel ends the process.
+
+    CPU time and not wall time, so that a busy machine changes no verdict.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    limit = math.ceil(used.ru_utime + used.ru_stime + cpu_s)
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, hard))
+    if memory_mb is not None:
+        resource.setrlimit(resource.RLIMIT_AS, (_address_space() + memory_mb * _MB, most))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_CPU, (hard, hard))
+        if memory_mb is not None:
+            resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+def _address_space() -> int:
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[0]) * resource.getpagesize()
