@@ -59,8 +59,10 @@ def pointer(ctype: str, name: str) -> str:
 
 
 def signature(kernel: str, *parameters: str) -> str:
-    """The first line of a kernel."""
-    return f'extern "C" __global__ void {kernel}({", ".join(parameters)}) {{\n'
+    """The head of a kernel, three parameters a line."""
+    lines = [", ".join(parameters[start : start + 3]) for start in range(0, len(parameters), 3)]
+    inner = ",\n    ".join(lines)
+    return f'extern "C" __global__ void {kernel}({inner}) {{\n'
 
 
 def header(format_line: str, launches: tuple[str, ...], comment: str) -> str:
