@@ -1,0 +1,169 @@
+"""Which files are CUDA source that may and should be learned from; pure functions of path and text."""
+
+import re
+from dataclasses import dataclass
+
+from components.quality.tables import COPYLEFT
+
+CUDA_SUFFIXES = (".cu", ".cuh")
+MAYBE_SUFFIXES = (".h", ".hpp", ".hh", ".hxx", ".inl", ".hip", ".cpp", ".cc", ".c")
+
+MIN_CHARACTERS = 80  # a file of two includes teaches nothing
+MAX_LINE = 500  # characters; people wrap at 80 to 140, longer lines are data or generated
+MAX_DIGIT_SHARE = 0.3  # of the characters: more is a table of numbers
+HEAD = 2000  # characters at the top in which a generator signs
+
+_DEVICE_CODE = re.compile(
+    r"__global__|__device__|__shared__|__syncthreads|__launch_bounds__|__shfl_|\b(?:thread|block)Idx\.|hip(?:Thread|Block)Idx_"
+)
+_KERNEL = re.compile(r"__global__")
+_VENDORED = re.compile(
+    r"(?:^|/)(?:third[-_]?party|3rd[-_]?party|vendor(?:ed)?|extern(?:als?)?|deps|submodules|node_modules|site-packages)/"
+    r"|(?:^|/)(?:build|_skbuild|cmake-build-[^/]*|_cccl)/"
+)
+_GENERATED = re.compile(
+    r"(?im)auto-?generated|this\s+(?:file|source|code)\s+(?:is|was|has\s+been)\s+(?:auto(?:matically)?[-\s]+)?generated"
+    r"|^[\s/*#!]*(?:auto(?:matically)?[-\s]+)?generated\s+(?:by|from|using|with)\b|machine[- ]generated"
+    r"|do\s+not\s+(?:edit|modify)\s+(?:this|by\s+hand|manually|directly|it)|^[\s/*#!]*do\s+not\s+edit\b|[.:!]\s*do\s+not\s+edit\b"
+)
+_COPYLEFT = re.compile(COPYLEFT)
+_PROPRIETARY = re.compile(
+    r"(?i)licensors\s+retain\s+all\s+intellectual\s+property|NOTICE\s+TO\s+(?:LICENSEE|USER)"
+    r"|NVIDIA\s+Software\s+License|NVIDIA\s+intellectual\s+property\s+rights|End\s+User\s+Licen[sc]e\s+Agreement"
+    r"|without\s+an?\s+express\s+licen[sc]e|is\s+strictly\s+prohibited|proprietary\s+and\s+confidential"
+    r"|confidential\s+and\s+proprietary|LicenseRef-\w*Proprietary"
+)
+_OTHER_LICENSE = re.compile(
+    r"(?i)Mozilla\s+Public\s+Licen[sc]e|Creative\s+Commons|\bCC[- ]BY|non-?commercial|Eclipse\s+Public\s+Licen[sc]e"
+    r"|research\s+(?:purposes|use)\s+only|Business\s+Source\s+Licen[sc]e"
+)
+_SPDX = re.compile(r"SPDX-License-Identifier:[ \t]*([^\r\n*]+)")
+_LEGAL = re.compile(r"(?i)copyright|licen[sc]e|spdx-|redistribut|all rights reserved|\(c\)\s*\d{4}")
+_COMMENT = re.compile(r"\s*(/\*.*?\*/|(?://[^\n]*(?:\n[ \t]*|$))+)", re.DOTALL)
+
+# Words of sparse linear algebra. A score counts how many different ones a file uses, not how often.
+_SPARSE = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"spar[sc]e",
+        r"\bcsr|csr_|csrmv",
+        r"\bcsc|csc_",
+        r"\bcoo(?![lkpr])|coo_",
+        r"\bell(?:pack)?\b|ell_|sliced_?ell|\bsell",
+        r"\bhyb\b|hyb_",
+        r"\bbsr|bsr_|\bbcsr|block_?sparse",
+        r"spmv|spmat_?vec",
+        r"spmm|csrmm",
+        r"sddmm|spgemm|csrgemm",
+        r"sptrsv|csrsv|ilu0?\b|\bic0\b",
+        r"row_?(?:ptrs?|offsets?|pointers?)|indptr|csr_row|\browptr",
+        r"col_?(?:idx|ind|inds|indices|index)\b|csr_col|colidx|column_ind",
+        r"\bnnz|_nnz|non_?zeros?",
+        r"adjacen",
+    )
+)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A file after the filters: `dropped` says why it is left out, or is empty and the rest is filled.
+
+    text: the source without its legal notice; notice: that notice, kept beside it.
+    """
+
+    dropped: str = ""
+    text: str = ""
+    notice: str = ""
+
+
+def is_source(path: str) -> bool:
+    """Whether a file of this name can hold CUDA source."""
+    return path.endswith((*CUDA_SUFFIXES, *MAYBE_SUFFIXES))
+
+
+def is_vendored(path: str) -> bool:
+    """Whether the path (below the archive's top folder) is another project's code, or a build product."""
+    return bool(_VENDORED.search(path))
+
+
+def examine(path: str, data: bytes, licenses: tuple[str, ...]) -> Judged:
+    """Apply every filter that looks at one file.
+
+    Args:
+        path: the file's path, for its suffix.
+        data: its bytes.
+        licenses: allowed SPDX expressions, for files that carry their own.
+    """
+    try:
+        text = data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError:
+        return Judged("not UTF-8 text")
+    if "\0" in text:
+        return Judged("not UTF-8 text")
+    if not is_cuda(path, text):
+        return Judged("no CUDA in it")
+    if reason := license_problem(text, licenses) or quality_problem(text):
+        return Judged(reason)
+    notice, rest = split_notice(text)
+    if len(rest) < MIN_CHARACTERS:
+        return Judged("too short")
+    return Judged(text=rest, notice=notice)
+
+
+def is_cuda(path: str, text: str) -> bool:
+    """A .cu or .cuh file, a header with device code, or a C or C++ file with a kernel."""
+    if path.endswith(CUDA_SUFFIXES):
+        return True
+    marker = _KERNEL if path.endswith((".cpp", ".cc", ".c")) else _DEVICE_CODE
+    return bool(marker.search(text))
+
+
+def license_problem(text: str, licenses: tuple[str, ...]) -> str:
+    """Why the file's own words forbid it although its package is allowed; empty if they do not."""
+    if _COPYLEFT.search(text):
+        return "GPL text"
+    if _PROPRIETARY.search(text):
+        return "proprietary text"
+    if _OTHER_LICENSE.search(text):
+        return "other licence text"
+    for match in _SPDX.finditer(text):
+        if not _allowed(match.group(1), licenses):
+            return "other licence text"
+    return ""
+
+
+def quality_problem(text: str) -> str:
+    """Why the file is not something a person wrote to be read; empty if it is."""
+    if _GENERATED.search(text, 0, HEAD):
+        return "generated"
+    if max(map(len, text.split("\n"))) > MAX_LINE:
+        return "long lines"
+    digits = sum(text.count(digit) for digit in "0123456789")
+    if digits > MAX_DIGIT_SHARE * len(text):
+        return "table of numbers"
+    return ""
+
+
+def split_notice(text: str) -> tuple[str, str]:
+    """(legal notice, source): comments at the top that speak of copyright or licence, and what follows them."""
+    end = 0
+    while (match := _COMMENT.match(text, end)) and _LEGAL.search(match.group(1)):
+        end = match.end()
+    return text[:end].strip(), text[end:].strip() + "\n"
+
+
+def sparse_score(text: str) -> int:
+    """How many different words of sparse linear algebra occur, 0 to 15; 3 and more is nearly always a sparse kernel."""
+    return sum(1 for pattern in _SPARSE if pattern.search(text))
+
+
+def _allowed(expression: str, licenses: tuple[str, ...]) -> bool:
+    """Whether an SPDX expression can be satisfied by allowed licences; an exception (WITH) only adds permissions."""
+    plain = re.sub(r"\s+WITH\s+[\w.-]+", "", expression.strip().rstrip("/").strip())
+    if plain in licenses:
+        return True
+    singles = {part for allowed in licenses for part in allowed.split(" OR ")}
+    plain = plain.replace("(", " ").replace(")", " ")
+    return any(
+        all(part.strip() in singles for part in option.split(" AND ")) for option in re.split(r"\s+OR\s+", plain)
+    )
