@@ -44,7 +44,7 @@ class WorkerDied(SparseRLError):
     @property
     def crashed(self) -> bool:
         """Whether its own code brought it down, and not somebody from outside."""
-        faults = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGXFSZ)
+        faults = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
         return self.signal in faults
 
     def how(self) -> str:

@@ -60,9 +60,8 @@ def _correct(verdict: Verdict) -> list[str]:
         interval = ""
         if verdict.speedup_interval is not None:
             interval = " ({:.2f} to {:.2f})".format(*verdict.speedup_interval)
-        lines.append(
-            f"  {'baseline':<11}{verdict.baseline_us:.2f} us {verdict.baseline}, speed-up {verdict.speedup:.2f}{interval}"
-        )
+        speedup = f"speed-up {verdict.speedup:.2f}{interval}"
+        lines.append(f"  {'baseline':<11}{verdict.baseline_us:.2f} us {verdict.baseline}, {speedup}")
     if verdict.reliable is False:
         lines.append(f"  {'caution':<11}the ratio is unreliable: noisy, or under the physical floor")
     if verdict.bytes_moved is not None and verdict.time_us:

@@ -6,21 +6,17 @@ is at, so that a worker that dies names what killed it.
 
 import base64
 import hashlib
-import math
 import re
-import resource
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from components.judge.compile import CompileError, Resources, compile_program
 from components.judge.headers import preload_headers
 from components.judge.interpret import check, preload_interpreter
+from components.judge.limits import limits
 from components.judge.prepare import Job, load_pattern, parsed
 from components.kernel.types import ProgramError
-
-_MB = 1 << 20
 
 
 def preload() -> None:
@@ -48,7 +44,7 @@ def _compile(request: dict[str, Any], announce: Callable[[str], None]) -> dict[s
     announce("compile")
     start = time.perf_counter()
     try:
-        with _limits(request["cpu_s"], request["memory_mb"]):
+        with limits(request["cpu_s"], request["memory_mb"]):
             compiled = compile_program(source, request["arch"])
     except CompileError as error:
         return {"status": "compile_error", "message": error.message, "line": error.line}
@@ -72,7 +68,7 @@ def _compile(request: dict[str, Any], announce: Callable[[str], None]) -> dict[s
 def _check(request: dict[str, Any], announce: Callable[[str], None]) -> dict[str, Any]:
     announce("check")
     job = job_of(request)
-    with _limits(request["cpu_s"], None):
+    with limits(request["cpu_s"], None):
         return check(
             job, request["ptx"], request["code_hash"], resources_of(request), request["arch"], request["limits"]
         )
@@ -104,29 +100,3 @@ def code_hash(ptx: str) -> str:
         if text and not text.startswith((".loc", ".file")):
             kept.append(re.sub(r"\s+", " ", text))
     return hashlib.sha256("\n".join(kept).encode()).hexdigest()
-
-
-@contextmanager
-def _limits(cpu_s: float, memory_mb: int | None) -> Iterator[None]:
-    """Bound the CPU time and the growth of the address space of what runs inside; the kernel ends the process.
-
-    CPU time and not wall time, so that a busy machine changes no verdict.
-    """
-    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    _, most = resource.getrlimit(resource.RLIMIT_AS)
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    limit = math.ceil(used.ru_utime + used.ru_stime + cpu_s)
-    resource.setrlimit(resource.RLIMIT_CPU, (limit, hard))
-    if memory_mb is not None:
-        resource.setrlimit(resource.RLIMIT_AS, (_address_space() + memory_mb * _MB, most))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_CPU, (hard, hard))
-        if memory_mb is not None:
-            resource.setrlimit(resource.RLIMIT_AS, (most, most))
-
-
-def _address_space() -> int:
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[0]) * resource.getpagesize()
