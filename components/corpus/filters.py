@@ -3,8 +3,6 @@
 import re
 from dataclasses import dataclass
 
-from components.quality.tables import COPYLEFT
-
 CUDA_SUFFIXES = (".cu", ".cuh")
 MAYBE_SUFFIXES = (".h", ".hpp", ".hh", ".hxx", ".inl", ".hip", ".cpp", ".cc", ".c")
 
@@ -13,10 +11,8 @@ MAX_LINE = 500  # characters; people wrap at 80 to 140, longer lines are data or
 MAX_DIGIT_SHARE = 0.3  # of the characters: more is a table of numbers
 HEAD = 2000  # characters at the top in which a generator signs
 
-_DEVICE_CODE = re.compile(
-    r"__global__|__device__|__shared__|__syncthreads|__launch_bounds__|__shfl_|\b(?:thread|block)Idx\.|hip(?:Thread|Block)Idx_"
-)
-_KERNEL = re.compile(r"__global__")
+_DEVICE_CODE = ("__global__", "__device__", "__shared__", "__syncthreads", "__launch_bounds__", "__shfl_", "threadIdx.")
+_KERNEL = ("__global__",)
 _VENDORED = re.compile(
     r"(?:^|/)(?:third[-_]?party|3rd[-_]?party|vendor(?:ed)?|extern(?:als?)?|deps|submodules|node_modules|site-packages)/"
     r"|(?:^|/)(?:build|_skbuild|cmake-build-[^/]*|_cccl)/"
@@ -26,24 +22,45 @@ _GENERATED = re.compile(
     r"|^[\s/*#!]*(?:auto(?:matically)?[-\s]+)?generated\s+(?:by|from|using|with)\b|machine[- ]generated"
     r"|do\s+not\s+(?:edit|modify)\s+(?:this|by\s+hand|manually|directly|it)|^[\s/*#!]*do\s+not\s+edit\b|[.:!]\s*do\s+not\s+edit\b"
 )
-_COPYLEFT = re.compile(COPYLEFT)
-_PROPRIETARY = re.compile(
-    r"(?i)licensors\s+retain\s+all\s+intellectual\s+property|NOTICE\s+TO\s+(?:LICENSEE|USER)"
-    r"|NVIDIA\s+Software\s+License|NVIDIA\s+intellectual\s+property\s+rights|End\s+User\s+Licen[sc]e\s+Agreement"
-    r"|without\s+an?\s+express\s+licen[sc]e|is\s+strictly\s+prohibited|proprietary\s+and\s+confidential"
-    r"|confidential\s+and\s+proprietary|LicenseRef-\w*Proprietary"
+# Phrases are looked for in lower case, without comment signs and with single blanks, so that a line break hides none.
+_COPYLEFT = (
+    "gnu general public licen",
+    "gnu lesser general public",
+    "gnu affero general public",
+    "gnu library general",
 )
-_OTHER_LICENSE = re.compile(
-    r"(?i)Mozilla\s+Public\s+Licen[sc]e|Creative\s+Commons|\bCC[- ]BY|non-?commercial|Eclipse\s+Public\s+Licen[sc]e"
-    r"|research\s+(?:purposes|use)\s+only|Business\s+Source\s+Licen[sc]e"
+_PROPRIETARY = (
+    "licensors retain all intellectual property",
+    "nvidia intellectual property rights",
+    "notice to licensee",
+    "notice to user",
+    "nvidia software license",
+    "end user license agreement",
+    "without an express license",
+    "without express license",
+    "is strictly prohibited",
+    "proprietary and confidential",
+    "confidential and proprietary",
+    "licenseref-nvidia",
 )
+_OTHER_LICENSE = (
+    "mozilla public license",
+    "eclipse public license",
+    "business source license",
+    "creative commons",
+    "non-commercial",
+    "noncommercial",
+    "research purposes only",
+    "research use only",
+)
+_MARKS = str.maketrans("*/#!", "    ")
 _SPDX = re.compile(r"SPDX-License-Identifier:[ \t]*([^\r\n*]+)")
 _LEGAL = re.compile(r"(?i)copyright|licen[sc]e|spdx-|redistribut|all rights reserved|\(c\)\s*\d{4}")
 _COMMENT = re.compile(r"\s*(/\*.*?\*/|(?://[^\n]*(?:\n[ \t]*|$))+)", re.DOTALL)
 
 # Words of sparse linear algebra. A score counts how many different ones a file uses, not how often.
 _SPARSE = tuple(
-    re.compile(pattern, re.IGNORECASE)
+    re.compile(pattern)  # of text in lower case
     for pattern in (
         r"spar[sc]e",
         r"\bcsr|csr_|csrmv",
@@ -114,21 +131,23 @@ def is_cuda(path: str, text: str) -> bool:
     """A .cu or .cuh file, a header with device code, or a C or C++ file with a kernel."""
     if path.endswith(CUDA_SUFFIXES):
         return True
-    marker = _KERNEL if path.endswith((".cpp", ".cc", ".c")) else _DEVICE_CODE
-    return bool(marker.search(text))
+    markers = _KERNEL if path.endswith((".cpp", ".cc", ".c")) else _DEVICE_CODE
+    return any(word in text for word in markers)
 
 
 def license_problem(text: str, licenses: tuple[str, ...]) -> str:
     """Why the file's own words forbid it although its package is allowed; empty if they do not."""
-    if _COPYLEFT.search(text):
-        return "GPL text"
-    if _PROPRIETARY.search(text):
-        return "proprietary text"
-    if _OTHER_LICENSE.search(text):
-        return "other licence text"
+    plain = " ".join(text.lower().translate(_MARKS).split())
+    for phrases, reason in (
+        (_COPYLEFT, "GPL text"),
+        (_PROPRIETARY, "proprietary text"),
+        (_OTHER_LICENSE, "other licence text"),
+    ):
+        if any(phrase in plain for phrase in phrases):
+            return reason
     for match in _SPDX.finditer(text):
         if not _allowed(match.group(1), licenses):
-            return "other licence text"
+            return "GPL text" if "GPL" in match.group(1) else "other licence text"
     return ""
 
 
@@ -154,7 +173,8 @@ def split_notice(text: str) -> tuple[str, str]:
 
 def sparse_score(text: str) -> int:
     """How many different words of sparse linear algebra occur, 0 to 15; 3 and more is nearly always a sparse kernel."""
-    return sum(1 for pattern in _SPARSE if pattern.search(text))
+    lower = text.lower()
+    return sum(1 for pattern in _SPARSE if pattern.search(lower))
 
 
 def _allowed(expression: str, licenses: tuple[str, ...]) -> bool:
