@@ -22,10 +22,9 @@ from numpy.typing import NDArray
 from components.judge import wire
 from components.judge.cusparse import products
 from components.judge.gpu import driver_version
-from components.judge.prepare import Buffer, Case, Job, buffers, cases, coverage_note, draws
+from components.judge.prepare import Buffer, Case, Job, buffers, cases, coverage_note, draws, job_of
 from components.judge.timing import summarise
 from components.judge.verify import Draw, check_output
-from components.judge.worker import job_of
 from components.kernel.operators import OPERATORS
 from components.kernel.types import FormatNotApplicable, ProgramError
 
@@ -106,11 +105,14 @@ class Arena:
 
 
 class Executor:
-    """One GPU, one context."""
+    """One GPU, one context.
 
-    def __init__(self) -> None:
-        self.cupy: Any = importlib.import_module("cupy")
-        cupy = self.cupy
+    Args:
+        cupy: the module; anything with its interface in a test.
+    """
+
+    def __init__(self, cupy: Any) -> None:
+        self.cupy = cupy
         device = cupy.cuda.Device(0)
         device.use()
         self.stream = cupy.cuda.Stream(non_blocking=True)
@@ -314,7 +316,7 @@ class Executor:
 def main(arguments: list[str]) -> None:
     """Serve requests until the socket closes."""
     connection = socket.socket(fileno=int(arguments[0]))
-    executor = Executor()
+    executor = Executor(importlib.import_module("cupy"))
     wire.send(connection, executor.identity)
     with contextlib.suppress(wire.Closed):
         while True:

@@ -1,6 +1,7 @@
 """One program on one matrix, ready to run: converted, bound, with numbers drawn. Shared by both backends."""
 
 import functools
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,6 +71,18 @@ def load_pattern(path: str, key: str, name: str, group: str) -> SparseMatrix:
         rows, cols = (int(number) for number in data["shape"])
         row_ptr, col_idx = data["row_ptr"], data["col_idx"]
     return SparseMatrix(name, group, rows, cols, row_ptr, col_idx, np.ones(len(col_idx)), nnz_stored=len(col_idx))
+
+
+def job_of(request: dict[str, Any]) -> Job:
+    """The job that a check request describes."""
+    source = request["source"]
+    return Job(
+        program=parsed(source),
+        program_hash=hashlib.sha256(source.encode()).hexdigest(),
+        operator=request["operator"],
+        width=request["width"],
+        target=None if request["gate_only"] else load_pattern(**request["matrix"]),
+    )
 
 
 def cases(job: Job) -> Iterator[Case]:

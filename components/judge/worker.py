@@ -15,7 +15,7 @@ from components.judge.compile import CompileError, Resources, compile_program
 from components.judge.headers import preload_headers
 from components.judge.interpret import check, preload_interpreter
 from components.judge.limits import limits
-from components.judge.prepare import Job, load_pattern, parsed
+from components.judge.prepare import job_of, parsed
 from components.kernel.types import ProgramError
 
 
@@ -72,18 +72,6 @@ def _check(request: dict[str, Any], announce: Callable[[str], None]) -> dict[str
         return check(
             job, request["ptx"], request["code_hash"], resources_of(request), request["arch"], request["limits"]
         )
-
-
-def job_of(request: dict[str, Any]) -> Job:
-    """The job that a check request describes."""
-    source = request["source"]
-    return Job(
-        program=parsed(source),
-        program_hash=hashlib.sha256(source.encode()).hexdigest(),
-        operator=request["operator"],
-        width=request["width"],
-        target=None if request["gate_only"] else load_pattern(**request["matrix"]),
-    )
 
 
 def resources_of(request: dict[str, Any]) -> dict[str, Resources]:

@@ -1,3 +1,4 @@
+import contextlib
 import os
 import signal
 import subprocess
@@ -120,10 +121,8 @@ def test_a_lost_warm_process_is_replaced(pool: Pool) -> None:
     deadline = time.monotonic() + 10
     answered = False
     while not answered and time.monotonic() < deadline:
-        try:
+        with contextlib.suppress(WorkerDied):  # the worker that died with its parent
             answered = pool.call({"what": "again"}, WALL)["echo"] == "again"
-        except WorkerDied:  # the worker that died with its parent
-            pass
     assert answered
 
 
