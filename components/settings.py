@@ -172,6 +172,7 @@ class SftSettings:
     learning_rate: float
     warmup_steps: int
     checkpoint_s: float
+    quality_temperature: float  # a pair is drawn with weight exp((quality - 1) / this) among its problem's pairs
 
 
 @dataclass(frozen=True)
@@ -185,7 +186,7 @@ class RewardSettings:
     clip_low: float
     clip_high: float
     resource_penalty: float
-    normalise: bool  # per matrix
+    normalise: bool  # per matrix: mean 0 and deviation 1 over the programs that are sampled for it together
 
 
 @dataclass(frozen=True)
@@ -195,15 +196,21 @@ class RlSettings:
     algorithm: Literal["ppo", "grpo"]
     budget_s: float
     max_steps: int
-    matrices_per_step: int
-    samples_per_matrix: int
+    problems_per_step: int  # a problem is a training matrix and an operator
+    samples_per_problem: int
     learning_rate: float
+    critic_learning_rate: float
+    warmup_steps: int
+    gae_lambda: float  # generalised advantage estimation; ppo only
     epochs: int
     clip: float
     value_coefficient: float
     entropy_coefficient: float
     kl_coefficient: float
     temperature: float
+    min_pass_rate: float  # of the SFT policy on the validation split; below it there is nothing to reinforce
+    validate_every: int  # steps between looks at the validation split; the best step is kept
+    validation_samples: int  # programs per validation problem
     checkpoint_s: float
     reward: RewardSettings
 
@@ -272,6 +279,11 @@ def load(path: Path | None = None) -> Settings:
 def from_dict(data: Any, where: str = "params") -> Settings:
     """Build `Settings` from plain data; UserError names the path of the first thing that does not fit."""
     return cast(Settings, _convert(data, Settings, where))
+
+
+def policy_from_dict(data: Any, where: str) -> PolicySettings:
+    """The policy section alone, as a saved model carries it; UserError as `from_dict`."""
+    return cast(PolicySettings, _convert(data, PolicySettings, where))
 
 
 def to_dict(value: Any) -> Any:

@@ -1,1 +1,4 @@
-"""The language model that writes kernels: tokenizer, coordinate prefix, model, sampling."""
+"""The language model that writes kernels: tokenizer, prompt, coordinate prefix, model, sampling.
+
+It knows matrices and text; it never judges what it wrote.
+"""
