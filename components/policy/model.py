@@ -153,17 +153,18 @@ class Policy(nn.Module):
         prompts: Sequence[Sequence[int]],
         continuations: Sequence[Sequence[int]],
         temperature: float = 1.0,
+        entropy: bool = False,
     ) -> Scores:
         """Log-probability of each continuation token given the views, the prompt and the tokens before it.
 
-        Entropies and log-probabilities are those of the distribution sampled from at `temperature`, in nats.
+        Both are those of the distribution sampled from at `temperature`, in nats; entropies are zeros unless asked for.
         """
         ids, mask, positions, targets = pack(prompts, continuations, self.tokenizer.pad_token_id, self.device)
         hidden = self.hidden(views, ids)
         hidden = hidden.gather(1, positions[..., None].expand(-1, -1, hidden.shape[-1]))
         log = (self.head(hidden) / temperature).log_softmax(-1)
-        entropy = -(log.exp() * log).sum(-1)
-        return Scores(log.gather(-1, targets[..., None])[..., 0], entropy, mask, hidden)
+        chosen = log.gather(-1, targets[..., None])[..., 0]
+        return Scores(chosen, -(log.exp() * log).sum(-1) if entropy else torch.zeros_like(chosen), mask, hidden)
 
     def merged(self) -> "Policy":
         """A frozen copy whose adapters are folded into the weights: faster to sample from, same outputs."""

@@ -1,203 +1,185 @@
-"""Stage `pretrain`: next-token training on CUDA source and the project's own kernel programs.
+"""Stage `pretrain`: next-token training on CUDA source and on the project's own programs.
+
+Each step's batch is made from the step's number: windows of `context` tokens out of corpus files (drawn in proportion
+to their length), and whole programs behind their prompts, `program_share` of the tokens. One file in twenty, and one
+program in twenty, is held out.
 
 Run: python -m components.training.pretrain
 In:  data/corpus/corpus.parquet, data/models/tokenizer
-Out: data/models/base, data/metrics/{pretrain.json,pretrain_curve.csv}
+Out: data/models/base, data/metrics/pretrain.json, data/metrics/pretrain_curve.csv
 """
 
 import sys
 import time
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from components.files import write_json
-from components.matrix.features import FEATURE_NAMES
-from components.policy import tokenizer as text
-from components.policy.model import Policy, pick_device
-from components.policy.storage import new_policy, save_base
+from components.errors import UserError
+from components.files import sha256_text, write_json
 from components.settings import Settings
-from components.training.checkpoint import Budget, Checkpoint, fingerprint, learning_rate
-from components.training.session import moved, run_stage, write_curve
-from components.training.texts import corpus_texts, program_texts
+from components.training.session import run_stage, write_curve
+from components.training.texts import architectures, corpus_texts, programs, prompt
 
-_HELD_OUT_FILES = 40  # of the corpus, never trained on
-_HELD_OUT_ROWS = 64  # rows of context tokens in each held-out measurement
-_EVALUATIONS = 6  # held-out measurements along the way
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from components.policy.model import Policy
+
+HELD_OUT_SHARE = 20  # one in so many
+HELD_OUT_WINDOWS, HELD_OUT_PROGRAMS = 24, 40
+_CHARACTERS = 6  # per token, at most, in a window that is about to be encoded
 
 
-class Streams:
-    """Token streams to draw rows from: corpus files and programs, each document between begin and end tokens."""
+class Texts:
+    """The two sources of text, split into a part to train on and a part that is held out."""
 
     def __init__(self, settings: Settings, tokenizer: Any):
-        rng = np.random.default_rng(settings.seed)
-        files = corpus_texts(settings)
-        order = rng.permutation(len(files))
-        held = [files[i] for i in order[:_HELD_OUT_FILES]]
-        kept = [files[i] for i in order[_HELD_OUT_FILES:]] or held
-        self.context = settings.pretrain.context
-        self.program_share = settings.pretrain.program_share
-        self.corpus = self._flat(tokenizer, kept)
-        self.held_out = self._flat(tokenizer, held)
-        self.programs = [np.array(self._document(tokenizer, p), np.int64) for p in program_texts(settings)]
-        self.seed = settings.seed
+        self.settings, self.tokenizer = settings, tokenizer
+        files, own = corpus_texts(settings), programs(settings)
+        self.files = [text for text in files if not _held_out(text)]
+        self.held_files = [text for text in files if _held_out(text)] or files[:1]
+        self.programs = [pair for pair in own if not _held_out(pair[1])]
+        self.held_programs = [pair for pair in own if _held_out(pair[1])] or own[:1]
+        self.architectures = architectures()
 
-    @staticmethod
-    def _document(tokenizer: Any, document: str) -> list[int]:
-        return [tokenizer.bos_token_id, *text.encode(tokenizer, document), tokenizer.eos_token_id]
+    def windows(self, files: Sequence[str], count: int, rng: np.random.Generator) -> list[list[int]]:
+        """Token windows out of files, drawn in proportion to their length, each beginning at a line."""
+        lengths = np.array([len(text) for text in files], dtype=float)
+        chosen = rng.choice(len(files), size=count, p=lengths / lengths.sum())
+        return [self._window(files[int(index)], rng) for index in chosen]
 
-    def _flat(self, tokenizer: Any, documents: list[str]) -> np.ndarray[Any, np.dtype[np.int64]]:
-        encoded = tokenizer(documents, add_special_tokens=False)["input_ids"]
-        parts = [[tokenizer.bos_token_id, *ids, tokenizer.eos_token_id] for ids in encoded]
-        return np.fromiter((token for part in parts for token in part), np.int64)
+    def program_rows(self, own: Sequence[Any], count: int, rng: np.random.Generator) -> list[list[int]]:
+        """Whole programs behind prompts for architectures drawn at random."""
+        from components.policy import tokenizer as text
 
-    def batch(self, step: int, rows: int) -> Tensor:
-        """int64[rows, context + 1] of step `step`; the same at every call."""
-        rng = np.random.default_rng([self.seed, 1, step])
-        length = self.context + 1
-        drawn = []
-        for _ in range(rows):
-            if rng.random() < self.program_share:
-                row: list[int] = []
-                while len(row) < length:
-                    row += self.programs[rng.integers(len(self.programs))].tolist()
-                drawn.append(np.array(row[:length]))
-            else:
-                drawn.append(self._window(self.corpus, rng))
-        return torch.from_numpy(np.stack(drawn))
+        rows = []
+        for index in rng.integers(len(own), size=count):
+            choice, source = own[int(index)]
+            arch = self.architectures[int(rng.integers(len(self.architectures)))]
+            rows.append([*text.encode(self.tokenizer, prompt(choice, arch) + source), self.tokenizer.eos_token_id])
+        return rows
 
-    def held_out_batch(self, rows: int) -> Tensor:
-        """int64[rows, context + 1] of files that are never trained on."""
-        rng = np.random.default_rng([self.seed, 2])
-        return torch.from_numpy(np.stack([self._window(self.held_out, rng) for _ in range(rows)]))
+    def _window(self, content: str, rng: np.random.Generator) -> list[int]:
+        from components.policy import tokenizer as text
 
-    def _window(self, stream: np.ndarray[Any, np.dtype[np.int64]], rng: np.random.Generator) -> Any:
-        length = self.context + 1
-        if len(stream) <= length:
-            return np.resize(stream, length)
-        start = int(rng.integers(len(stream) - length))
-        return stream[start : start + length]
+        context = self.settings.pretrain.context
+        begin = int(rng.integers(max(1, len(content) - 2 * context)))
+        begin = content.rfind("\n", 0, begin) + 1
+        ids = text.encode(self.tokenizer, content[begin : begin + _CHARACTERS * context])
+        if begin + _CHARACTERS * context >= len(content):
+            ids.append(self.tokenizer.eos_token_id)
+        return ids[:context]
 
 
 def pretrain(settings: Settings) -> dict[str, Any]:
     """Run the stage; returns the metrics it wrote."""
-    from tqdm import tqdm
+    import torch
 
+    from components.matrix.features import FEATURE_NAMES
+    from components.policy import storage
+    from components.policy import tokenizer as text
+    from components.policy.model import pick_device
     from components.tracking.runs import stage_run
+    from components.training.checkpoint import Checkpoint, fingerprint
+    from components.training.loop import fit, moved, snapshot
 
     started = time.perf_counter()
-    chosen = settings.pretrain
-    root = settings.root
-    tokenizer = text.load(root / "data/models/tokenizer")
-    key = fingerprint(
-        settings, ("seed", "policy", "pretrain"), [root / "data/corpus/corpus.parquet", root / "data/models/tokenizer"]
-    )
-    checkpoint = Checkpoint(settings, "pretrain", key, chosen.checkpoint_s)
+    root, chosen = settings.root, settings.pretrain
+    folder = root / "data/models/tokenizer"
+    tokenizer = text.load(folder)
+    inputs = (root / "data/corpus/corpus.parquet", folder)
+    key = fingerprint(settings, ("seed", "policy", "pretrain"), inputs)
+    checkpoint = Checkpoint(root, "pretrain", key, chosen.checkpoint_s)
     state = checkpoint.load()
-    policy = new_policy(settings, tokenizer, len(FEATURE_NAMES)).to(pick_device())
-    initial = {name: value.detach().clone() for name, value in policy.lm.state_dict().items()}
-    streams = Streams(settings, tokenizer)
-    held_out = streams.held_out_batch(_HELD_OUT_ROWS)
-    optimiser = torch.optim.AdamW(policy.lm.parameters(), lr=chosen.learning_rate, betas=(0.9, 0.95), weight_decay=0.05)
-    step, curve = 0, []
-    if state is not None:
-        step, curve = state["step"], state["curve"]
-        policy.lm.load_state_dict(state["lm"])
-        optimiser.load_state_dict(state["optimiser"])
-    budget = Budget(chosen.budget_s, chosen.max_steps, state["spent_s"] if state else 0.0)
-    tags = {"profile": settings.policy.profile}
-    with (
-        stage_run("pretrain", settings, tags=tags, resume_run_id=state["run_id"] if state else None) as run,
-        tqdm(total=100, desc="pretrain", unit="%", bar_format="{l_bar}{bar}| {elapsed}{postfix}", disable=None) as bar,
-    ):
-        if not curve:
-            curve.append({"step": 0, "loss": None, "heldout_loss": held_out_loss(policy, held_out, chosen.batch)})
-        measured = int(budget.progress(step) * _EVALUATIONS)
-        while not budget.over(step):
-            progress = budget.progress(step)
-            for group in optimiser.param_groups:
-                group["lr"] = learning_rate(chosen.learning_rate, chosen.warmup_steps, step, progress)
-            loss = language_loss(policy, streams.batch(step, chosen.batch))
-            optimiser.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
-            torch.nn.utils.clip_grad_norm_(policy.lm.parameters(), 1.0)
-            optimiser.step()
-            step += 1
-            row: dict[str, Any] = {"step": step, "loss": float(loss), "heldout_loss": None}
-            if int(budget.progress(step) * _EVALUATIONS) > measured:
-                measured = int(budget.progress(step) * _EVALUATIONS)
-                row["heldout_loss"] = held_out_loss(policy, held_out, chosen.batch)
-            curve.append(row)
-            run.log_metrics(step, {name: v for name, v in row.items() if name != "step" and v is not None})
-            bar.n = int(100 * budget.progress(step))
-            bar.set_postfix(loss=f"{row['loss']:.3f}", step=step)
-            if checkpoint.due():
-                checkpoint.save(_state(step, curve, policy, optimiser, budget, run.run_id))
-        checkpoint.save(_state(step, curve, policy, optimiser, budget, run.run_id))
-        changed, total = moved(initial, policy.lm.state_dict())
-        parameters = sum(value.numel() for value in policy.lm.parameters())
-        metrics = {
+    with stage_run("pretrain", settings, resume_run_id=state["run_id"] if state else None) as run:
+        policy = storage.new_policy(settings, tokenizer, len(FEATURE_NAMES)).to(pick_device())
+        policy.prefix.requires_grad_(False)  # there is no matrix yet
+        before = snapshot(dict(policy.trainable()))
+        texts = Texts(settings, tokenizer)
+        own = texts.program_rows(texts.programs, 64, np.random.default_rng(0))
+        tokens = chosen.batch * chosen.context
+        per_program = float(np.mean([len(row) for row in own]))
+        n_programs = round(tokens * chosen.program_share / per_program)
+        n_windows = round(tokens * (1 - chosen.program_share) / chosen.context)
+        if n_programs + n_windows == 0:
+            raise UserError("params.yaml: pretrain.batch x pretrain.context: expected room for one program or window")
+
+        def loss_of(step: int) -> "tuple[Tensor, int]":
+            rng = np.random.default_rng([settings.seed, 1, step])
+            torch.manual_seed(step)  # dropout, where a base has some
+            parts = [
+                _loss(policy, rows)
+                for rows in (
+                    texts.program_rows(texts.programs, n_programs, rng),
+                    texts.windows(texts.files, n_windows, rng),
+                )
+                if rows
+            ]
+            count = sum(n for _, n in parts)
+            total = parts[0][0] if len(parts) == 1 else parts[0][0] + parts[1][0]
+            return total / count, count
+
+        fixed = np.random.default_rng([settings.seed, 2])
+        held = {
+            "programs": texts.program_rows(texts.held_programs, HELD_OUT_PROGRAMS, fixed),
+            "corpus": texts.windows(texts.held_files, HELD_OUT_WINDOWS, fixed),
+        }
+
+        def held_out() -> float:
+            policy.eval()
+            with torch.no_grad():
+                parts = [_loss(policy, rows) for rows in held.values()]
+            return float(sum(float(total) for total, _ in parts) / sum(count for _, count in parts))
+
+        outcome = fit(policy, loss_of, held_out, chosen, checkpoint, state, run)
+        policy.eval()
+        with torch.no_grad():
+            after = {name: float(total) / count for name, (total, count) in _losses(policy, held)}
+        still = moved(before, snapshot(dict(policy.trainable())))
+        storage.save_base(policy, root / "data/models/base", {"settings": _plain(settings), "steps": outcome.steps})
+        metrics: dict[str, Any] = {
             "run_id": run.run_id,
             "seconds": round(time.perf_counter() - started, 2),
-            "steps": step,
-            "parameters": parameters,
-            "tokens_seen": step * chosen.batch * chosen.context,
-            "tokens_per_s": step * chosen.batch * chosen.context / max(1e-9, budget.spent_s),
-            "heldout_loss_before": curve[0]["heldout_loss"],
-            "heldout_loss": held_out_loss(policy, held_out, chosen.batch),
-            "tensors_moved": changed,
-            "tensors": total,
+            "parameters": sum(p.numel() for p in policy.lm.parameters()),
+            **outcome.metrics(),
+            **{f"held_out_{name}": value for name, value in after.items()},
+            "held_out_characters_per_token": _characters(tokenizer, held["corpus"]),
+            "unmoved_parameters": still,
         }
-        save_base(policy.cpu(), root / "data/models/base", {"run_id": run.run_id})
-        write_curve(root / "data/metrics/pretrain_curve.csv", curve)
-        run.log_metrics(step, {name: v for name, v in metrics.items() if isinstance(v, int | float)})
+        write_curve(root / "data/metrics/pretrain_curve.csv", outcome.curve)
+        run.log_metrics(outcome.steps, {k: v for k, v in metrics.items() if isinstance(v, int | float)})
         run.log_artifact(root / "data/metrics/pretrain_curve.csv")
     write_json(root / "data/metrics/pretrain.json", metrics)
     checkpoint.clear()
     return metrics
 
 
-def language_loss(policy: Policy, rows: Tensor) -> Tensor:
-    """Mean next-token cross-entropy in nats over int64[B, n + 1]."""
-    rows = rows.to(policy.device)
-    logits = policy.logits(None, rows[:, :-1])
-    return torch.nn.functional.cross_entropy(
-        logits.flatten(0, 1), _targets(policy, rows[:, 1:]).flatten(), ignore_index=-100
-    )
+def _loss(policy: "Policy", rows: Sequence[Sequence[int]]) -> "tuple[Tensor, int]":
+    """Summed negative log-likelihood, nats, of rows after the begin token, and the number of tokens."""
+    scores = policy.score(None, [[policy.tokenizer.bos_token_id]] * len(rows), rows)
+    return -(scores.logprobs * scores.mask).sum(), sum(map(len, rows))
 
 
-def _targets(policy: Policy, targets: Tensor) -> Tensor:
-    """A begin token is never predicted: the policy cannot say it."""
-    return targets.masked_fill(targets == policy.tokenizer.bos_token_id, -100)
+def _losses(policy: "Policy", held: dict[str, list[list[int]]]) -> "list[tuple[str, tuple[Tensor, int]]]":
+    return [(name, _loss(policy, rows)) for name, rows in held.items()]
 
 
-@torch.no_grad()
-def held_out_loss(policy: Policy, rows: Tensor, batch: int) -> float:
-    """Mean cross-entropy in nats on rows that are not trained on."""
-    policy.eval()
-    losses = [float(language_loss(policy, part)) * len(part) for part in rows.split(batch)]
-    policy.train()
-    return sum(losses) / len(rows)
+def _characters(tokenizer: Any, rows: Sequence[Sequence[int]]) -> float:
+    from components.policy import tokenizer as text
+
+    return sum(len(text.decode(tokenizer, row)) for row in rows) / sum(map(len, rows))
 
 
-def _state(
-    step: int,
-    curve: list[dict[str, Any]],
-    policy: Policy,
-    optimiser: torch.optim.Optimizer,
-    budget: Budget,
-    run_id: str,
-) -> dict[str, Any]:
-    return {
-        "step": step,
-        "curve": curve,
-        "lm": policy.lm.state_dict(),
-        "optimiser": optimiser.state_dict(),
-        "spent_s": budget.spent_s,
-        "run_id": run_id,
-    }
+def _held_out(text: str) -> bool:
+    return int(sha256_text(text)[:8], 16) % HELD_OUT_SHARE == 0
+
+
+def _plain(settings: Settings) -> Any:
+    from components.settings import to_dict
+
+    return {"seed": settings.seed, "pretrain": to_dict(settings.pretrain)}
 
 
 if __name__ == "__main__":

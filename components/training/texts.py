@@ -23,13 +23,9 @@ def corpus_texts(settings: Settings) -> list[str]:
     return texts
 
 
-def program_texts(settings: Settings) -> list[str]:
-    """Every program of every family for the operators that are labelled, each behind its prompt."""
-    return [
-        prompt(choice, arch_of(settings)) + text
-        for choice in settings.label.operators
-        for text in _sources(choice.name)
-    ]
+def programs(settings: Settings) -> list[tuple[OperatorChoice, str]]:
+    """Every program of every family, with the operator and width that it is labelled for."""
+    return [(choice, source) for choice in settings.label.operators for source in _sources(choice.name)]
 
 
 def prompt(choice: OperatorChoice, arch: str) -> str:
@@ -37,11 +33,11 @@ def prompt(choice: OperatorChoice, arch: str) -> str:
     return render(Task(choice.name, choice.width, "float32", arch))
 
 
-def arch_of(settings: Settings) -> str:
-    """The architecture that programs are written for."""
-    from components.judge.options import resolve_backend
+def architectures() -> list[str]:
+    """The architectures that prompts may name."""
+    from components.judge.model_time import ARCHITECTURES
 
-    return resolve_backend(settings.judge)[1]
+    return sorted(ARCHITECTURES)
 
 
 @cache
