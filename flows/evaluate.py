@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from flows.steps import EVALUATE, run_step
 from prefect import flow
+
+from flows.steps import EVALUATE, run_step
 
 
 @flow(name="evaluate")

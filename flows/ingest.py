@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from flows.steps import INGEST, run_step
 from prefect import flow
+
+from flows.steps import INGEST, run_step
 
 
 @flow(name="ingest")

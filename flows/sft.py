@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from flows.steps import SFT, run_step
 from prefect import flow
+
+from flows.steps import SFT, run_step
 
 
 @flow(name="sft")

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import flows.quiet  # noqa: F401  (before prefect)
+from prefect import get_run_logger, task
+from prefect.artifacts import create_markdown_artifact, create_table_artifact
+
 from components.locks import device_lock
 from components.settings import Settings, load
 from flows.dvc_repro import StageFailed, dvc_repro
-from prefect import get_run_logger, task
-from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
 
 @dataclass(frozen=True)
