@@ -1,30 +1,34 @@
 """Limits that the operating system enforces on what a worker does."""
 
-import math
 import resource
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+CPU_SIGNAL = signal.SIGPROF  # ends a worker whose CPU time has run out
 
 
 @contextmanager
 def limits(cpu_s: float, memory_mb: int | None) -> Iterator[None]:
     """Bound the CPU time and the growth of the address space of what runs inside; the kernel ends the process.
 
-    CPU time and not wall time, so that a busy machine changes no verdict.
+    CPU time and not wall time, so that a busy machine changes no verdict. By a profiling timer and not RLIMIT_CPU,
+    because NVRTC sets that one back to infinity.
+
+    Args:
+        cpu_s: seconds, over all threads of the process.
+        memory_mb: None leaves memory alone.
     """
-    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    _, most = resource.getrlimit(resource.RLIMIT_AS)
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    limit = math.ceil(used.ru_utime + used.ru_stime + cpu_s)
-    resource.setrlimit(resource.RLIMIT_CPU, (limit, hard))
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     if memory_mb is not None:
-        resource.setrlimit(resource.RLIMIT_AS, (_address_space() + (memory_mb << 20), most))
+        resource.setrlimit(resource.RLIMIT_AS, (_address_space() + (memory_mb << 20), hard))
+    signal.setitimer(signal.ITIMER_PROF, cpu_s)
     try:
         yield
     finally:
-        resource.setrlimit(resource.RLIMIT_CPU, (hard, hard))
+        signal.setitimer(signal.ITIMER_PROF, 0)
         if memory_mb is not None:
-            resource.setrlimit(resource.RLIMIT_AS, (most, most))
+            resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def _address_space() -> int:

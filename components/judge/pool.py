@@ -17,6 +17,7 @@ from typing import Any, Self
 
 from components.errors import SparseRLError
 from components.judge import wire
+from components.judge.limits import CPU_SIGNAL
 
 _LOG = logging.getLogger(__name__)
 _ROOT = Path(__file__).resolve().parents[2]
@@ -39,7 +40,7 @@ class WorkerDied(SparseRLError):
     @property
     def by_cpu_limit(self) -> bool:
         """Whether its CPU time ran out: the same request would end the same way on any day."""
-        return self.signal == signal.SIGXCPU
+        return self.signal == CPU_SIGNAL
 
     @property
     def crashed(self) -> bool:
@@ -53,7 +54,7 @@ class WorkerDied(SparseRLError):
             return "wall-clock limit"
         if self.signal is None:
             return "worker exited"
-        names = {signal.SIGXCPU: "CPU-time limit", signal.SIGSEGV: "segmentation fault", signal.SIGABRT: "abort"}
+        names = {CPU_SIGNAL: "CPU-time limit", signal.SIGSEGV: "segmentation fault", signal.SIGABRT: "abort"}
         return names.get(signal.Signals(self.signal), signal.Signals(self.signal).name)
 
 

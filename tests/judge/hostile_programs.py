@@ -3,6 +3,21 @@
 Each entry: name -> (statuses that are right, source). Written for this project; a kind is a way to cheat or to err.
 """
 
+import numpy as np
+
+from components.matrix.types import SparseMatrix
+
+
+def matrix(rows: int, cols: int, per_row: int, seed: int, name: str = "target") -> SparseMatrix:
+    rng = np.random.default_rng(seed)
+    columns = [np.sort(rng.choice(cols, min(cols, per_row), replace=False)) for _ in range(rows)]
+    row_ptr = np.concatenate([[0], np.cumsum([len(row) for row in columns])]).astype(np.int64)
+    col_idx = np.concatenate(columns).astype(np.int32)
+    return SparseMatrix(name, "test", rows, cols, row_ptr, col_idx, np.ones(len(col_idx)))
+
+
+TARGET = matrix(300, 280, 5, 1)  # friendly: no empty row, no long one
+
 _CSR = "const int* row_ptr, const int* col_idx, const float* values"
 _SPMV = f"{_CSR}, const float* x, float* y, int rows"
 _SUM = "float s = 0.f; for (int k = row_ptr[r]; k < row_ptr[r + 1]; ++k) s += values[k] * x[col_idx[k]];"
@@ -108,7 +123,7 @@ DISHONEST: dict[str, tuple[set[str], str]] = {
     ),
     "misaligned-float4": (
         {"illegal_access"},
-        per_thread("y[r] = s; if (rows > 8) { *(float4*)(y + 1) = *(float4*)(y + 1); }"),
+        per_thread("y[r] = s; if (rows > 8 && r == 0) *(float4*)(y + 1) = *(const float4*)(x + 1);"),
     ),
     "shared-out-of-bounds": (
         {"illegal_access", "compile_error"},
@@ -220,7 +235,7 @@ DISHONEST: dict[str, tuple[set[str], str]] = {
     # never ends
     "spins": ({"timeout"}, per_thread("y[r] = s; volatile float* p = y; while (p[r] == p[r] || p[r] != p[r]) {}")),
     "waits-for-another-block": (
-        {"timeout", "race", "tampered", "contract"},
+        {"timeout", "race", "tampered", "contract", "illegal_access"},
         per_thread("volatile float* p = y; if (r > 0) while (p[0] != p[0]) {} y[r] = s;"),
     ),
     # does not reach the device

@@ -13,6 +13,7 @@ import pytest
 from components.judge.pool import Pool, WorkerBug, WorkerDied
 
 WALL = {"start": 10.0, "work": 1.0}
+ROOT = Path(__file__).resolve().parents[2]
 MODULE = "tests.judge.hostile_worker"
 
 
@@ -100,7 +101,7 @@ def test_workers_and_folder_end_with_a_judge_that_is_killed() -> None:
         "print(answer['pid'], pool._process.pid, pool.folder, flush=True)\n"
         "time.sleep(60)\n"
     )
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdout is not None
         worker, zygote, folder = process.stdout.readline().split()
         assert Path(folder).is_dir()

@@ -5,24 +5,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hostile_programs import DISHONEST, HONEST, SPMM_HONEST, SPMM_ONLY_EIGHT_COLUMNS, SPMM_TF32, per_thread
 
 from components.errors import UserError
 from components.judge.judge import Judge, JudgeRequest
 from components.judge.options import judge_defaults
 from components.judge.verdict import Status
 from components.matrix.types import SparseMatrix
-
-
-def matrix(rows: int, cols: int, per_row: int, seed: int, name: str = "target") -> SparseMatrix:
-    rng = np.random.default_rng(seed)
-    columns = [np.sort(rng.choice(cols, min(cols, per_row), replace=False)) for _ in range(rows)]
-    row_ptr = np.concatenate([[0], np.cumsum([len(row) for row in columns])]).astype(np.int64)
-    col_idx = np.concatenate(columns).astype(np.int32)
-    return SparseMatrix(name, "test", rows, cols, row_ptr, col_idx, np.ones(len(col_idx)))
-
-
-TARGET = matrix(300, 280, 5, 1)  # friendly: no empty row, no long one
+from tests.judge.hostile_programs import (
+    DISHONEST,
+    HONEST,
+    SPMM_HONEST,
+    SPMM_ONLY_EIGHT_COLUMNS,
+    SPMM_TF32,
+    TARGET,
+    matrix,
+    per_thread,
+)
 
 
 @pytest.fixture(scope="module")
