@@ -65,7 +65,7 @@ def register(settings: Settings) -> dict[str, Any]:
     if not client.search_registered_models(f"name = '{NAME}'"):
         client.create_registered_model(NAME, description="Language model that writes sparse CUDA kernels")
     created = client.create_model_version(NAME, source=uri, run_id=run.run_id, tags=tags)
-    return {"version": created.version, "model_uri": uri, "new": True}
+    return {"version": str(created.version), "model_uri": uri, "new": True}
 
 
 def promote(settings: Settings, arch: str | None = None, version: int | None = None) -> Decision:
@@ -170,11 +170,21 @@ def champions(settings: Settings) -> list[dict[str, Any]]:
     return rows
 
 
-def _versions(settings: Settings) -> list[Any]:
+@dataclass(frozen=True)
+class Version:
+    """A registered version; MLflow gives its number as text or as a number, here it is text."""
+
+    version: str
+    source: str
+    tags: dict[str, str]
+
+
+def _versions(settings: Settings) -> list[Version]:
     """Newest first."""
     client, _ = open_store(settings)
     found = client.search_model_versions(f"name = '{NAME}'", max_results=1000)
-    return sorted(found, key=lambda version: -int(version.version))
+    versions = [Version(str(v.version), str(v.source), dict(v.tags)) for v in found]
+    return sorted(versions, key=lambda version: -int(version.version))
 
 
 def _aliases(settings: Settings) -> dict[str, str]:
@@ -185,6 +195,6 @@ def _aliases(settings: Settings) -> dict[str, str]:
     return {name: str(version) for name, version in aliases.items()}
 
 
-def _aliased(settings: Settings, alias: str) -> Any:
+def _aliased(settings: Settings, alias: str) -> Version | None:
     version = _aliases(settings).get(alias)
     return next((v for v in _versions(settings) if v.version == version), None) if version else None

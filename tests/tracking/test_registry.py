@@ -21,7 +21,7 @@ def _version(settings, **changes) -> str:
     if not client.search_registered_models(f"name = '{NAME}'"):
         client.create_registered_model(NAME)
     tags = GOOD | {name: str(value) for name, value in changes.items()}
-    return client.create_model_version(NAME, source=str(settings.root / "model"), tags=tags).version
+    return str(client.create_model_version(NAME, source=str(settings.root / "model"), tags=tags).version)
 
 
 def test_the_first_version_that_writes_correct_kernels_becomes_champion(settings):
