@@ -1,7 +1,7 @@
-"""The GPU executor as the judge sees it: a disposable process with its own CUDA context, and a warm spare beside it.
+"""The GPU executor as the judge sees it: a disposable process with its own CUDA context, and warm spares beside it.
 
 A device fault poisons a context and a hung kernel cannot be evicted from within, so either costs the process: it is
-killed, the spare takes over, and another spare starts in the background.
+killed, a spare takes over, and another one starts in the background.
 """
 
 import contextlib
@@ -12,7 +12,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from components.errors import SparseRLError, UserError
@@ -29,11 +32,11 @@ _DEADLINE_S = 5.0  # one launch of a program on one matrix
 class _Process:
     """One executor process; `ready` is set once it has its context."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: str) -> None:
         self.connection, theirs = socket.socketpair()
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "components.judge.gpu_worker", str(theirs.fileno())],
+                [sys.executable, "-m", module, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 cwd=_ROOT,
                 env=worker_environment(),
@@ -62,21 +65,27 @@ class GpuExecutor:
     """Runs checked programs on the first GPU, one at a time.
 
     Args:
-        folder: not used by this process; the matrices that requests name lie there.
+        module: what an executor process runs.
+        wall_s: seconds that each stage a process announces may take; `start` holds until the first announcement.
+        spares: warm processes beside the active one.
 
     Raises:
         UserError: there is no usable GPU.
     """
 
-    def __init__(self, folder: Path):
-        self.folder = folder
+    def __init__(
+        self,
+        module: str = "components.judge.gpu_worker",
+        wall_s: Mapping[str, float] = MappingProxyType(WALL_S),
+        spares: int = 2,
+    ):
         self.restarts = 0
+        self._module, self._wall_s = module, wall_s
         self._lock = threading.Lock()
         self._closed = False
-        self._active = _Process()
-        self._spare = _Process()
+        self._processes = deque(_Process(module) for _ in range(1 + spares))  # the active one first
         try:
-            self._device = self._active.wait_ready()
+            self._device = self._processes[0].wait_ready()
         except SparseRLError as error:
             self.close()
             raise UserError(f"judge.backend: gpu: {error}") from None
@@ -91,16 +100,16 @@ class GpuExecutor:
         with self._lock:
             if self._closed:
                 raise RuntimeError("the GPU executor is closed")
-            process = self._active
+            process = self._processes[0]
             process.wait_ready()
             stage = "start"
             try:
                 wire.send(process.connection, request | {"deadline_s": _DEADLINE_S})
-                while "stage" in (message := wire.receive(process.connection, time.monotonic() + WALL_S[stage])):
+                while "stage" in (message := wire.receive(process.connection, time.monotonic() + self._wall_s[stage])):
                     stage = message["stage"]
             except wire.DeadlineExceeded:
                 self._hand_over()
-                return self._named({"status": "timeout", "message": f"no end within {WALL_S[stage]:.0f} s"}), True
+                return self._named({"status": "timeout", "message": f"no end within {self._wall_s[stage]:.0f} s"}), True
             except wire.Closed:
                 self._hand_over()
                 return self._named({"status": "illegal_access", "message": f"the executor died at {stage}"}), False
@@ -117,7 +126,7 @@ class GpuExecutor:
     def close(self) -> None:
         """End both processes."""
         self._closed = True
-        for process in (self._active, self._spare):
+        for process in self._processes:
             with contextlib.suppress(OSError):
                 process.kill()
 
@@ -126,9 +135,9 @@ class GpuExecutor:
 
     def _hand_over(self) -> None:
         self.restarts += 1
-        self._active.kill()
-        self._active = self._spare
-        self._spare = _Process()
+        lost = self._processes.popleft()
+        threading.Thread(target=lost.kill, daemon=True).start()  # the driver may take a while to end a hung kernel
+        self._processes.append(_Process(self._module))
 
 
 def driver_version() -> str:

@@ -198,7 +198,7 @@ class Executor:
             try:
                 if launch.shared_bytes > 48 * 1024:  # above that a kernel must opt in
                     driver.funcSetAttribute(function.ptr, _MAX_DYNAMIC_SHARED, launch.shared_bytes)
-                function(launch.grid, launch.block, arguments, launch.shared_bytes, self.stream)
+                function(launch.grid, launch.block, arguments, launch.shared_bytes)  # on the current stream
             except driver.CUDADriverError as error:
                 raise Fault("launch_error", f"{launch.kernel}: {error}", False) from None
 

@@ -16,7 +16,6 @@ class Handover:
 
     def __init__(self, folder: Path):
         self.folder = folder
-        self._written: set[str] = set()
         self._lock = threading.Lock()
 
     def describe(self, matrix: SparseMatrix) -> dict[str, Any]:
@@ -24,7 +23,7 @@ class Handover:
         key = pattern_key(matrix)
         path = self.folder / f"{key}.npz"
         with self._lock:
-            if key not in self._written:
+            if not path.exists():
                 with replacing(path) as temporary:
                     np.savez(
                         temporary,
@@ -32,5 +31,4 @@ class Handover:
                         row_ptr=matrix.row_ptr,
                         col_idx=matrix.col_idx,
                     )
-                self._written.add(key)
         return {"path": str(path), "key": key, "name": matrix.name, "group": matrix.group}

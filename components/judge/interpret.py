@@ -31,7 +31,7 @@ from components.kernel.operators import OPERATORS
 from components.kernel.types import FormatNotApplicable, ProgramError
 
 _MIN_INSTRUCTIONS = 300_000  # warp instructions that every launch may take, however small its matrix
-_SECOND_DRAW = 150_000  # warp instructions up to which the target is run with both draws of numbers
+_SECOND_DRAW = 5_000  # warp instructions up to which a matrix is run with both draws of numbers
 _MODULES: Memo[PtxModule] = Memo(64, lambda module: 1)
 
 _WARM = """extern "C" __global__ void warm(const float* x, float* y, int n) {

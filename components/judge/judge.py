@@ -76,7 +76,7 @@ class Judge:
         if backend == "gpu":
             from components.judge.gpu import GpuExecutor
 
-            self._gpu = GpuExecutor(self._pool.folder)
+            self._gpu = GpuExecutor()
 
     def __enter__(self) -> Self:
         return self
@@ -221,7 +221,11 @@ class Judge:
         )
         answer, lasting = self._checked(request, compiled)
         if self._gpu is not None and answer["status"] in ("correct", "unsupported"):
+            gate = answer
             answer, lasting = self._gpu.judge(self._check_request(request, compiled) | {"cubin": compiled["cubin"]})
+            if gate["status"] == "unsupported" and answer["status"] == "correct":
+                note = f"not checked for races: the interpreter cannot run it ({gate['message']})"
+                answer["message"] = "; ".join(filter(None, [answer["message"], note]))
         verdict = Verdict.from_dict({**verdict.to_dict(), **answer})
         if verdict.correct and self._gpu is None:
             verdict = self._against_baseline(verdict, request)

@@ -2,6 +2,7 @@
 
 import base64
 import ctypes
+import time
 import types
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from components.errors import UserError
 from components.judge import gpu_worker
+from components.judge.gpu import GpuExecutor
 from components.judge.gpu_worker import Executor
 from components.judge.handover import Handover
 from components.matrix.types import SparseMatrix
@@ -32,12 +35,14 @@ class DeviceArray(np.ndarray):
 
 
 class Stream:
+    current: "Stream"
     ptr = 0
 
     def __init__(self, non_blocking: bool = False) -> None:
         self.recorded: list[Callable[[], None]] | None = None
 
     def __enter__(self) -> "Stream":
+        Stream.current = self
         return self
 
     def __exit__(self, *_: object) -> None: ...
@@ -76,7 +81,7 @@ class Kernel:
     def __init__(self, body: Callable[..., None]) -> None:
         self.body = body
 
-    def __call__(self, grid: Any, block: Any, arguments: Any, shared: int, stream: Stream) -> None:
+    def __call__(self, grid: Any, block: Any, arguments: Any, shared: int) -> None:
         row_ptr, col_idx, values, x, y, rows = arguments
 
         def run() -> None:
@@ -87,6 +92,7 @@ class Kernel:
             operands = (view(values, count, np.float32), view(x, width, np.float32), view(y, int(rows) + 1, np.float32))
             self.body(bounds, columns, *operands)
 
+        stream = Stream.current
         if stream.recorded is None:
             run()
         else:
@@ -228,3 +234,34 @@ def test_state_between_calls_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
     answer, _ = judge(monkeypatch, tmp_path, remembers)
     assert answer["status"] == "wrong"
+
+
+def test_whatever_a_program_does_to_an_executor_the_next_verdict_comes_within_two_seconds() -> None:
+    wall_s = {"start": 5.0, "check": 0.5, "time": 5.0}
+    executor = GpuExecutor("tests.judge.hostile_executor", wall_s)
+    try:
+        assert executor.identity == {"gpu": "Stand-in", "driver": "1.0"}
+        expected = {
+            "hang": ("timeout", True),
+            "crash": ("illegal_access", False),  # nobody knows why it died: not remembered
+            "bug": ("unsupported", False),
+            "poison": ("illegal_access", True),
+        }
+        for round_, what in enumerate([*expected, *expected]):
+            answer, lasting = executor.judge({"what": what})
+            assert (answer["status"], lasting) == expected[what]
+            assert answer["gpu"] == "Stand-in"
+            start = time.monotonic()
+            answer, lasting = executor.judge({"what": "good"})
+            assert (answer["status"], lasting) == ("correct", True)
+            assert time.monotonic() - start < 2.0
+            assert executor.restarts == round_ + 1
+        first = executor.judge({"what": "good"})[0]["pid"]
+        assert executor.judge({"what": "good"})[0]["pid"] == first
+    finally:
+        executor.close()
+
+
+def test_a_machine_without_a_gpu_is_a_users_error() -> None:
+    with pytest.raises(UserError, match="the GPU executor does not start"):
+        GpuExecutor("tests.judge.no_such_module")
