@@ -68,10 +68,15 @@ def _interpreter(settings: Settings) -> tuple[str, str]:
 
 
 def _gpu(settings: Settings) -> tuple[str, str]:
-    from components.judge.gpu import describe_gpu
+    from components.judge.options import gpu_architecture
 
-    gpu = describe_gpu()
-    return ("absent", "none found: programs run in the interpreter, times are modelled") if gpu is None else ("ok", gpu)
+    arch = gpu_architecture()
+    if arch is None:
+        return "absent", "none found: programs run in the interpreter, times are modelled"
+    import cupy
+
+    name = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
+    return "ok", f"{name}, {arch}, driver {cupy.cuda.runtime.driverGetVersion()}, cupy {cupy.__version__}"
 
 
 def _record(settings: Settings) -> tuple[str, str]:
