@@ -65,7 +65,7 @@ def _load_base(profile: str, base: str) -> nn.Module:
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise UserError(
-            f"policy.profiles.{profile}.base: expected a folder, a cached or a reachable model, found {base!r} ({reason})"
+            f"policy.profiles.{profile}.base: expected a folder or a model in reach, found {base!r} ({reason})"
         ) from None
     return model
 
@@ -96,7 +96,8 @@ class Policy(nn.Module):
     @property
     def causal_lm(self) -> Any:
         """The transformers model, adapters (if any) included."""
-        return self.lm.get_base_model() if hasattr(self.lm, "peft_config") else self.lm
+        lm: Any = self.lm
+        return lm.get_base_model() if hasattr(lm, "peft_config") else lm
 
     @property
     def body(self) -> Any:
@@ -114,7 +115,7 @@ class Policy(nn.Module):
 
         config = LoraConfig(
             r=settings.rank,
-            lora_alpha=settings.alpha,
+            lora_alpha=settings.alpha,  # type: ignore[arg-type]  # peft divides by it: any number will do
             lora_dropout=settings.dropout,
             target_modules=ADAPTED,
             task_type="CAUSAL_LM",

@@ -71,7 +71,8 @@ def load(folder: Path) -> "PreTrainedTokenizerFast":
 
     if not (folder / "tokenizer.json").is_file():
         raise UserError(f"{folder}: no tokenizer.json; run `dvc repro tokenizer`")
-    return PreTrainedTokenizerFast.from_pretrained(folder)
+    loaded: PreTrainedTokenizerFast = PreTrainedTokenizerFast.from_pretrained(folder)
+    return loaded
 
 
 def encode(tokenizer: Any, text: str) -> list[int]:

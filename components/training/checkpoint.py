@@ -126,6 +126,6 @@ class Budget:
 
 
 def learning_rate(peak: float, warmup_steps: int, step: int, progress: float) -> float:
-    """Linear warm-up, then a cosine to a twentieth of the peak as `progress` goes to 1 (Loshchilov and Hutter, 2017)."""
+    """Linear warm-up, then a cosine to a twentieth of the peak as `progress` goes to 1 (Loshchilov and Hutter 2017)."""
     warm = min(1.0, (step + 1) / max(1, warmup_steps))
     return peak * warm * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * progress)))

@@ -62,11 +62,15 @@ def label(settings: Settings) -> dict[str, Any]:
         rows, sources = [], {}
         with tqdm(total=len(jobs), desc="label", unit="program", disable=None) as bar:
             size = _BATCH * settings.label.max_programs if settings.label.max_programs else 512
+
+            def tick(done: int) -> None:
+                bar.update(done)
+
             for start in range(0, len(jobs), size):
                 part = jobs[start : start + size]
                 requests = [JudgeRequest(p.source, matrix, name, width) for matrix, name, width, p in part]
                 for (matrix, name, width, program), verdict in zip(
-                    part, judge.judge_many(requests, progress=bar.update), strict=True
+                    part, judge.judge_many(requests, progress=tick), strict=True
                 ):
                     digest = program_hash(program.source)
                     sources[digest] = program.source

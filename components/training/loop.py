@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 LOOKS = 8  # at the held-out data, spread over the budget
 MAX_NORM = 1.0  # of the gradient
+BAR = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}{postfix}"
 
 
 class Schedule(Protocol):
@@ -100,18 +101,23 @@ def fit(
         best = {"loss": first, "step": 0, "weights": snapshot(weights)}
     budget = Budget(schedule.budget_s, schedule.max_steps, state["spent_s"] if state else 0.0)
     module.train()
-    with tqdm(total=100, desc=checkpoint.stage, unit="%", disable=None, bar_format=_BAR) as bar:
+    with tqdm(total=100, desc=checkpoint.stage, unit="%", disable=None, bar_format=BAR) as bar:
         while not budget.over(step):
             rate = learning_rate(schedule.learning_rate, schedule.warmup_steps, step, budget.progress(step))
             for group in optimizer.param_groups:
                 group["lr"] = rate
             loss, count = loss_of(step)
             optimizer.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             nn.utils.clip_grad_norm_(weights.values(), MAX_NORM)
             optimizer.step()
             step, tokens = step + 1, tokens + count
-            row = {"step": step, "loss": float(loss), "learning_rate": rate, "seconds": round(budget.spent_s, 2)}
+            row = {
+                "step": step,
+                "loss": float(loss.detach()),
+                "learning_rate": rate,
+                "seconds": budget.spent_s,
+            }
             if budget.progress(step) >= looks / LOOKS or budget.over(step):
                 looks += 1
                 row["held_out"] = held_out()
@@ -154,9 +160,6 @@ def restore(weights: Mapping[str, Tensor], saved: Mapping[str, Tensor]) -> None:
         value.copy_(saved[name])
 
 
-def moved(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> list[str]:
+def unmoved(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> list[str]:
     """Names of the tensors that did not change at all; empty when every one moved."""
     return [name for name in before if torch.equal(before[name].cpu(), after[name].cpu())]
-
-
-_BAR = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}{postfix}"

@@ -83,7 +83,7 @@ def pretrain(settings: Settings) -> dict[str, Any]:
     from components.policy.model import pick_device
     from components.tracking.runs import stage_run
     from components.training.checkpoint import Checkpoint, fingerprint
-    from components.training.loop import fit, moved, snapshot
+    from components.training.loop import fit, snapshot, unmoved
 
     started = time.perf_counter()
     root, chosen = settings.root, settings.pretrain
@@ -137,7 +137,7 @@ def pretrain(settings: Settings) -> dict[str, Any]:
         policy.eval()
         with torch.no_grad():
             after = {name: float(total) / count for name, (total, count) in _losses(policy, held)}
-        still = moved(before, snapshot(dict(policy.trainable())))
+        still = unmoved(before, snapshot(dict(policy.trainable())))
         storage.save_base(policy, root / "data/models/base", {"settings": _plain(settings), "steps": outcome.steps})
         metrics: dict[str, Any] = {
             "run_id": run.run_id,

@@ -58,10 +58,11 @@ def level(verdict: Verdict) -> str:
 
 
 def group_advantages(rewards: Sequence[float], normalise: bool) -> NDArray[np.float64]:
-    """Rewards of one matrix's samples, centred, and scaled by their deviation when `normalise`; 0 when all are equal."""
-    values = np.asarray(rewards, np.float64)
+    """Rewards of one problem's samples, centred, and of deviation 1 when `normalise`; 0 when all are equal."""
+    values: NDArray[np.float64] = np.asarray(rewards, np.float64)
     centred = values - values.mean()
     deviation = values.std()
     if deviation < 1e-9:
         return np.zeros_like(values)
-    return centred / deviation if normalise else centred
+    scaled: NDArray[np.float64] = centred / deviation if normalise else centred
+    return scaled

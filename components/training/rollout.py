@@ -26,7 +26,7 @@ class Problem:
 class Views:
     """Views of matrices, made once each."""
 
-    def __init__(self, settings: PrefixSettings, seed: int):
+    def __init__(self, settings: PrefixSettings, seed: int = 0):
         self.settings, self.seed = settings, seed
         self._known: dict[str, MatrixView] = {}
 
@@ -105,7 +105,7 @@ def sample_programs(
     progress: Callable[[int], object] | None = None,
 ) -> list[list[str]]:
     """The texts of `sample`, with merged adapters and new views."""
-    views = Views(policy.settings.prefix, seed=0)
+    views = Views(policy.settings.prefix)
     drawn = sample(
         policy.merged(),
         problems,

@@ -33,4 +33,3 @@ def write_curve(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
     with replacing(path) as temporary:
         pd.DataFrame(list(rows)).to_csv(temporary, index=False, lineterminator="\n")
-

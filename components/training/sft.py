@@ -22,15 +22,14 @@ from components.policy import tokenizer as text
 from components.policy.model import Policy, pick_device
 from components.policy.prefix import MatrixView, collate
 from components.policy.storage import load_base, save_adapted
-from components.settings import Settings
-from components.training.checkpoint import Budget, Checkpoint, fingerprint, learning_rate
+from components.settings import Settings, to_dict
+from components.training.checkpoint import Checkpoint, fingerprint
+from components.training.loop import fit, snapshot, unmoved
 from components.training.rollout import Problem, Views, prompt_ids
-from components.training.session import moved, run_stage, write_curve
+from components.training.session import run_stage, write_curve
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_EVALUATIONS = 8  # held-out measurements along the way
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +40,7 @@ class Example:
     view: MatrixView
     prompt: list[int]
     program: list[int]  # end token included
-    weight: float  # measured quality, in (0, 1]
+    quality: float  # best time of the problem / this time, in (0, 1]
 
 
 def examples(policy: Policy, pairs: "pd.DataFrame", settings: Settings, views: Views) -> list[Example]:
@@ -52,7 +51,8 @@ def examples(policy: Policy, pairs: "pd.DataFrame", settings: Settings, views: V
     """
     matrices = {identity: load_by_id(settings.root, identity) for identity in pairs["matrix"].unique()}
     found = []
-    for row in pairs.itertuples():
+    rows: Any = pairs.itertuples()
+    for row in rows:
         program = [*text.encode(policy.tokenizer, row.source), policy.tokenizer.eos_token_id]
         if len(program) > settings.policy.max_tokens:
             most = settings.policy.max_tokens
@@ -65,90 +65,84 @@ def examples(policy: Policy, pairs: "pd.DataFrame", settings: Settings, views: V
     return found
 
 
+class Sampler:
+    """Draws batches: a problem at random, then one of its pairs with weight exp((quality - 1) / temperature)."""
+
+    def __init__(self, pairs: Sequence[Example], temperature: float, seed: int):
+        groups: dict[tuple[str, tuple[int, ...]], list[Example]] = {}
+        for pair in pairs:
+            groups.setdefault((pair.matrix, tuple(pair.prompt)), []).append(pair)
+        self.groups = list(groups.values())
+        weights = [np.exp((np.array([pair.quality for pair in group]) - 1) / temperature) for group in self.groups]
+        self.weights = [weight / weight.sum() for weight in weights]
+        self.seed = seed
+
+    def batch(self, step: int, size: int) -> list[Example]:
+        """The pairs of one step; the same at every call."""
+        rng = np.random.default_rng([self.seed, 3, step])
+        chosen = rng.integers(len(self.groups), size=size)
+        return [self.groups[g][rng.choice(len(self.groups[g]), p=self.weights[g])] for g in chosen]
+
+
 def sft(settings: Settings) -> dict[str, Any]:
-    """Run the stage; returns the metrics it wrote."""
+    """Run the stage; returns the metrics it wrote.
+
+    Raises:
+        UserError: an earlier stage has not run, or one of the two splits has no pair.
+    """
     import pandas as pd
-    from tqdm import tqdm
 
     from components.tracking.runs import stage_run
 
     started = time.perf_counter()
     chosen, root = settings.sft, settings.root
-    key = fingerprint(
-        settings, ("seed", "policy", "sft"), [root / "data/pairs/pairs.parquet", root / "data/models/base"]
-    )
-    checkpoint = Checkpoint(settings, "sft", key, chosen.checkpoint_s)
+    if not (root / "data/pairs/pairs.parquet").is_file():
+        raise UserError(f"{root / 'data/pairs/pairs.parquet'}: not found; run `dvc repro label`")
+    inputs = [root / "data/pairs/pairs.parquet", root / "data/models/base"]
+    checkpoint = Checkpoint(root, "sft", fingerprint(settings, ("seed", "policy", "sft"), inputs), chosen.checkpoint_s)
     state = checkpoint.load()
     torch.manual_seed(settings.seed + 1)
     policy = load_base(root / "data/models/base", settings.policy)
     policy.add_lora(settings.policy.lora)
     policy.to(pick_device())
     pairs = pd.read_parquet(root / "data/pairs/pairs.parquet")
-    views = Views(settings.policy.prefix, settings.seed)
+    views = Views(settings.policy.prefix)
     train = examples(policy, pairs[pairs["split"] == "train"], settings, views)
-    held_out = examples(policy, pairs[pairs["split"] == "validation"], settings, views)
-    if not train or not held_out:
+    validation = examples(policy, pairs[pairs["split"] == "validation"], settings, views)
+    if not train or not validation:
         raise UserError(
-            f"data/pairs/pairs.parquet: {len(train)} train and {len(held_out)} validation pairs; expected some of both"
+            f"data/pairs/pairs.parquet: {len(train)} train, {len(validation)} validation pairs; expected some of both"
         )
     policy.prefix.standardise(np.stack([example.view.structure for example in train]))
-    parameters = dict(policy.trainable())
-    initial = {name: value.detach().clone() for name, value in parameters.items()}
-    optimiser = torch.optim.AdamW(parameters.values(), lr=chosen.learning_rate, betas=(0.9, 0.98), weight_decay=0.01)
-    step, curve = 0, []
-    if state is not None:
-        step, curve = state["step"], state["curve"]
-        policy.load_state_dict(state["policy"], strict=False)
-        optimiser.load_state_dict(state["optimiser"])
-    budget = Budget(chosen.budget_s, chosen.max_steps, state["spent_s"] if state else 0.0)
-    weights = np.array([example.weight for example in train])
-    weights /= weights.sum()
-    with (
-        stage_run(
-            "sft", settings, tags=_tags(settings, pairs), resume_run_id=state["run_id"] if state else None
-        ) as run,
-        tqdm(total=100, desc="sft", unit="%", bar_format="{l_bar}{bar}| {elapsed}{postfix}", disable=None) as bar,
-    ):
-        if not curve:
-            curve.append({"step": 0, "loss": None, "heldout_loss": mean_loss(policy, held_out, chosen.batch)})
-        measured = int(budget.progress(step) * _EVALUATIONS)
-        while not budget.over(step):
-            progress = budget.progress(step)
-            for group in optimiser.param_groups:
-                group["lr"] = learning_rate(chosen.learning_rate, chosen.warmup_steps, step, progress)
-            rng = np.random.default_rng([settings.seed, 3, step])
-            loss = pair_loss(policy, [train[i] for i in rng.choice(len(train), chosen.batch, p=weights)])
-            optimiser.zero_grad(set_to_none=True)
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(parameters.values(), 1.0)
-            optimiser.step()
-            step += 1
-            row: dict[str, Any] = {"step": step, "loss": float(loss), "heldout_loss": None}
-            if int(budget.progress(step) * _EVALUATIONS) > measured:
-                measured = int(budget.progress(step) * _EVALUATIONS)
-                row["heldout_loss"] = mean_loss(policy, held_out, chosen.batch)
-            curve.append(row)
-            run.log_metrics(step, {name: v for name, v in row.items() if name != "step" and v is not None})
-            bar.n = int(100 * budget.progress(step))
-            bar.set_postfix(loss=f"{row['loss']:.3f}", step=step)
-            if checkpoint.due():
-                checkpoint.save(_state(step, curve, policy, optimiser, budget, run.run_id))
-        checkpoint.save(_state(step, curve, policy, optimiser, budget, run.run_id))
-        changed, total = moved(initial, dict(policy.trainable()))
-        metrics = {
+    initial = snapshot(dict(policy.trainable()))
+    sampler = Sampler(train, chosen.quality_temperature, settings.seed)
+
+    def loss_of(step: int) -> tuple[Tensor, int]:
+        torch.manual_seed(step)  # adapter dropout
+        batch = sampler.batch(step, chosen.batch)
+        return pair_loss(policy, batch), sum(len(pair.prompt) + len(pair.program) for pair in batch)
+
+    def held_out() -> float:
+        return mean_loss(policy, validation, chosen.batch)
+
+    resumed = state["run_id"] if state else None
+    with stage_run("sft", settings, tags=_tags(settings, pairs), resume_run_id=resumed) as run:
+        outcome = fit(policy, loss_of, held_out, chosen, checkpoint, state, run)
+        still = unmoved(initial, snapshot(dict(policy.trainable())))
+        save_adapted(policy.cpu(), root / "data/models/sft", root / "data/models/base", _about(settings, outcome.steps))
+        metrics: dict[str, Any] = {
             "run_id": run.run_id,
             "seconds": round(time.perf_counter() - started, 2),
-            "steps": step,
-            "pairs": len(train),
-            "parameters_trained": sum(value.numel() for value in parameters.values()),
-            "heldout_loss_before": curve[0]["heldout_loss"],
-            "heldout_loss": mean_loss(policy, held_out, chosen.batch),
-            "tensors_moved": changed,
-            "tensors": total,
+            "parameters": sum(value.numel() for value in policy.parameters()),
+            "trainable_parameters": sum(value.numel() for _, value in policy.trainable()),
+            "train_pairs": len(train),
+            "validation_pairs": len(validation),
+            "train_problems": len(sampler.groups),
+            **outcome.metrics(),
+            "unmoved_parameters": still,
         }
-        save_adapted(policy.cpu(), root / "data/models/sft", root / "data/models/base", {"run_id": run.run_id})
-        write_curve(root / "data/metrics/sft_curve.csv", curve)
-        run.log_metrics(step, {name: v for name, v in metrics.items() if isinstance(v, int | float)})
+        write_curve(root / "data/metrics/sft_curve.csv", outcome.curve)
+        run.log_metrics(outcome.steps, {k: v for k, v in metrics.items() if isinstance(v, int | float)})
         run.log_artifact(root / "data/metrics/sft_curve.csv")
     write_json(root / "data/metrics/sft.json", metrics)
     checkpoint.clear()
@@ -185,23 +179,8 @@ def _tags(settings: Settings, pairs: "pd.DataFrame") -> dict[str, str]:
     }
 
 
-def _state(
-    step: int,
-    curve: list[dict[str, Any]],
-    policy: Policy,
-    optimiser: torch.optim.Optimizer,
-    budget: Budget,
-    run_id: str,
-) -> dict[str, Any]:
-    trained = {name for name, _ in policy.trainable()}
-    return {
-        "step": step,
-        "curve": curve,
-        "policy": {name: value for name, value in policy.state_dict().items() if name in trained},
-        "optimiser": optimiser.state_dict(),
-        "spent_s": budget.spent_s,
-        "run_id": run_id,
-    }
+def _about(settings: Settings, steps: int) -> dict[str, Any]:
+    return {"seed": settings.seed, "steps": steps, "sft": to_dict(settings.sft)}
 
 
 if __name__ == "__main__":
