@@ -1,0 +1,73 @@
+"""Numbers that the front end, the core and the machine share: record layouts, windows, opcodes, fault codes.
+
+Every record is a row of int64 words; the constants are byte offsets (word index * 8), as the core adds them to raw
+addresses. Registers are lane-contiguous: 32 x 4 bytes (b16, b32, f32), 32 x 8 bytes (b64, f64), 4 bytes (a predicate,
+one bit a lane).
+"""
+
+LANES = 32
+FULL = 0xFFFFFFFF
+
+# one instruction: INS_WORDS int64 words
+I_OP, I_D, I_A, I_B, I_C, I_IMM, I_GUARD, I_GXOR, I_LINE = (8 * k for k in range(9))
+I_SIZE, I_VEC, I_SPACE, I_KIND, I_FLAGS = (8 * k for k in range(9, 14))
+I_V0, I_V1, I_V2, I_V3 = (8 * k for k in range(14, 18))
+INS_WORDS = 18
+INS_BYTES = 8 * INS_WORDS
+
+# control and memory opcodes; vector operations start at FIRST_VECTOR_OP
+(OP_BRA, OP_EXIT, OP_TRAP, OP_BAR, OP_LD, OP_ST, OP_ATOM, OP_SHFL, OP_VOTE, OP_WARPSYNC, OP_REDUX, OP_MATCH) = range(12)
+(OP_ACTIVE, OP_FENCE, OP_NOP, OP_BRX, OP_CPASYNC, OP_ELECT) = range(12, 18)
+FIRST_VECTOR_OP = 32
+
+# state spaces of OP_LD / OP_ST / OP_ATOM
+SP_GLOBAL, SP_SHARED, SP_LOCAL, SP_CONST, SP_GENERIC = range(5)
+# flags of memory instructions
+F_ADDR32, F_STRONG, F_NOCACHE = 1, 2, 4  # 32-bit address register; volatile/relaxed/acquire/release; bypasses L1
+# flags of synchronising instructions
+F_NEGATE = 1
+
+# virtual addresses: buffer k begins at (k + 1) * 2^40 + 2^39, so that an overrun of up to 512 GB stays in its window
+WINDOW_BITS = 40
+WINDOW_BASE = 1 << 39
+SHARED_WINDOW = 0x7000 << WINDOW_BITS
+LOCAL_WINDOW = 0x7100 << WINDOW_BITS
+
+# one buffer: BUF_WORDS int64 words
+(B_BASE, B_LEN, B_HOST, B_WRITABLE, B_INIT, B_WSHADOW, B_RSHADOW, B_SEEN) = (8 * k for k in range(8))
+BUF_WORDS = 8
+
+# one warp: pc int32[32], barrier id int32[32], barrier count int32[32], predicate of a barrier reduction, masks
+W_PC, W_BARID, W_BARCOUNT = 0, 128, 256
+(W_ALIVE, W_BAR, W_WAIT, W_LOW, W_SYNC, W_REGS, W_LOADS, W_ISSUED, W_BARPC, W_YIELDED) = (384 + 8 * k for k in range(10))
+WARP_BYTES = 512
+
+# the machine's state: pointers, sizes, counters, the fault
+(S_CODE, S_CODE_LEN, S_BUFFERS, S_BUFFER_COUNT, S_SHARED_BUFFER, S_SHARED_LEN) = (8 * k for k in range(0, 6))
+(S_LOCAL, S_LOCAL_LEN, S_WARPS, S_WARP_COUNT, S_THREADS, S_BX) = (8 * k for k in range(6, 12))
+(S_BY, S_BZ, S_GX, S_GY, S_GZ, S_BLOCKS) = (8 * k for k in range(12, 18))
+(S_SM, S_L1, S_L1_TICK, S_SCRATCH, S_SEQ, S_BUDGET_END) = (8 * k for k in range(18, 24))
+(S_BLOCK0, S_EPOCH, S_LAUNCH0, S_FENCED, S_CTAID_X, S_CTAID_Y) = (8 * k for k in range(24, 30))
+(S_CTAID_Z, S_SMS, S_HASH, S_HASH_GEN, S_FAULT, S_FAULT_LINE) = (8 * k for k in range(30, 36))
+(S_FAULT_LANE, S_FAULT_WARP, S_FAULT_BUFFER, S_FAULT_ADDR, S_FAULT_SIZE, S_FAULT_BX) = (8 * k for k in range(36, 42))
+(S_FAULT_BY, S_FAULT_BZ, S_LANE_INSTRUCTIONS, S_LOADS, S_LOAD_SECTORS, S_LOAD_BYTES) = (8 * k for k in range(42, 48))
+(S_STORES, S_STORE_SECTORS, S_STORE_BYTES, S_ATOMICS, S_ATOMIC_SECTORS, S_WAVEFRONTS) = (8 * k for k in range(48, 54))
+(S_L1_MISS, S_COLD, S_SHARED_REQUESTS, S_SHARED_WAVEFRONTS, S_BRANCHES, S_DIVERGED) = (8 * k for k in range(54, 60))
+(S_BARRIERS, S_WARP_SYNCS, S_MAX_WARP_LOADS, S_SUM_WARP_LOADS, S_WARPS_RUN, S_MAX_WARP_ISSUED) = (8 * k for k in range(60, 66))
+(S_MAX_BLOCK_ISSUED, S_LOCAL_REQUESTS, S_ATOMIC_LANES) = (8 * k for k in range(66, 69))
+STATE_WORDS = 69
+
+# faults
+(FAULT_NONE, FAULT_OOB, FAULT_MISALIGNED, FAULT_UNINIT, FAULT_READONLY, FAULT_RACE_WAW, FAULT_RACE_RAW) = range(7)
+(FAULT_RACE_WAR, FAULT_RACE_ATOMIC, FAULT_MASK, FAULT_BUDGET, FAULT_DEADLOCK, FAULT_TRAP, FAULT_LOCAL) = range(7, 14)
+FAULT_INTERNAL, FAULT_BRX = 14, 15
+
+# scratch: 32 addresses, then (line, sector mask) pairs of one request, then bank counters
+SCRATCH_LINES = 512
+SCRATCH_BANKS = SCRATCH_LINES + 128 * 16
+SCRATCH_BYTES = SCRATCH_BANKS + 32 * 8 * 9
+HASH_SLOTS = 256  # open addressing, 3 words a slot: line, generation, index into the line list
+
+# an approximate L1: L1_SETS sets of L1_WAYS 128-byte lines with one bit a 32-byte sector (256 KB, as on sm_80/90/100)
+L1_SETS, L1_WAYS = 256, 8
+L1_SET_BYTES = L1_WAYS * 8 * 3  # tag, sector mask, last use

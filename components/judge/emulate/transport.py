@@ -1,0 +1,174 @@
+"""ld, st, atom, red: state spaces, vectors, cache operators, parameters of kernels and of calls."""
+
+import re
+
+from components.judge.emulate import layout as L
+from components.judge.emulate.primitives import ATOMIC_OPERATIONS
+from components.judge.emulate.ptx_text import Tampered, Unsupported
+from components.judge.emulate.translate import Register, Translator, type_parts
+
+SPACES = {"global": L.SP_GLOBAL, "shared": L.SP_SHARED, "local": L.SP_LOCAL, "const": L.SP_CONST}
+STRONG = {"volatile", "relaxed", "acquire", "release", "mmio"}
+IGNORED = {"ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "gpu", "sys", "cta", "weak", "noftz", "uni"}
+HINTS = re.compile(r"L1::(no_allocate|evict_\w+)$|L2::(64B|128B|256B|cache_hint|evict_(normal|first))$")
+
+
+def _modifiers(t: Translator, parts: list[str]) -> tuple[int, int, int]:
+    """(space, vector length, flags); unknown modifiers are refused."""
+    space, vector, flags = L.SP_GENERIC, 1, 0
+    for part in parts[1:-1]:
+        base = part.split("::")[0]
+        if base in SPACES and part in (base, "shared::cta"):
+            space = SPACES[base]
+        elif part in ("v2", "v4", "v8"):
+            vector = int(part[1])
+        elif part in STRONG:
+            flags |= L.F_STRONG
+        elif "evict_last" in part and part.startswith("L2"):
+            raise Tampered(f"pins L2: {'.'.join(parts)}", t.line)
+        elif part not in IGNORED and not HINTS.match(part) and part not in ATOMIC_OPERATIONS:
+            raise Unsupported(".".join(parts), t.line)
+    return space, vector, flags
+
+
+def _values(token: str, count: int) -> list[str]:
+    names = [n.strip() for n in token[1:-1].split(",")] if token.startswith("{") else [token]
+    if len(names) != count:
+        raise ValueError(token)
+    return names
+
+
+def load(t: Translator, parts: list[str], o: list[str]) -> None:
+    """ld: from a parameter it is a move, otherwise a checked gather."""
+    letter, size = type_parts(parts[-1], t.line)
+    if any(p.split("::")[0] == "param" for p in parts):
+        _load_parameter(t, parts, o, letter, size)
+        return
+    space, count, flags = _modifiers(t, parts)
+    names = _values(o[0], count)
+    kind = {1: 0, 2: 2, 4: 4, 8: 5}[size] + (1 if letter == "s" and size < 4 else 0)
+    place, offset, narrow = t.address(o[1])
+    if count > 4:
+        place = _keep(t, place, narrow)
+    targets: list[tuple[Register, str]] = []
+    registers: list[int] = []
+    for name in names:
+        wanted = 8 if size == 8 else 4
+        found = t.find(name) if name != "_" else None
+        if name != "_" and (found is None or found.slot == 1 or found.slot < wanted):
+            raise Unsupported(f"destination {name}", t.line)
+        if found is not None and found.slot != wanted:
+            temporary = t.allocate(4)
+            targets.append((temporary, name))
+            found = temporary
+        registers.append(-1 if found is None else found.offset)
+    for start in range(0, count, 4):
+        fields = {f"V{k}": r for k, r in enumerate(registers[start : start + 4])}
+        t.emit(L.OP_LD, A=place, IMM=offset + start * size, SIZE=size, VEC=min(4, count), SPACE=space, KIND=kind,
+               FLAGS=flags | narrow, **fields)  # fmt: skip
+    for temporary, name in targets:
+        t.vector(f"widen.{'s' if letter == 's' else 'u'}32", name, temporary)
+
+
+def _keep(t: Translator, place: int, narrow: int) -> int:
+    """A copy of an address register, for accesses made in two halves."""
+    slot = 4 if narrow else 8
+    return t.vector(f"mov.b{8 * slot}", t.allocate(slot), Register(place, slot)).offset
+
+
+def store(t: Translator, parts: list[str], o: list[str]) -> None:
+    """st: to a call's parameter it is a move, otherwise a checked scatter."""
+    size = type_parts(parts[-1], t.line)[1]
+    if any(p.split("::")[0] == "param" for p in parts):
+        _store_parameter(t, parts, o, size)
+        return
+    space, count, flags = _modifiers(t, parts)
+    if space == L.SP_CONST:
+        raise Unsupported(".".join(parts), t.line)
+    _own_memory(t, o[0])
+    place, offset, narrow = t.address(o[0])
+    registers = []
+    for name in _values(o[1], count):
+        found = t.find(name)
+        if found is None:
+            found = t.operand(name, "b64" if size == 8 else "b32")
+        if found.slot == 8 and size < 8:
+            found = t.temporary("narrow.b64", found)
+        if found.slot != (8 if size == 8 else 4):
+            raise Unsupported(f"source {name}", t.line)
+        registers.append(found.offset)
+    for start in range(0, count, 4):
+        fields = {f"V{k}": r for k, r in enumerate(registers[start : start + 4])}
+        t.emit(L.OP_ST, A=place, IMM=offset + start * size, SIZE=size, VEC=min(4, count), SPACE=space,
+               FLAGS=flags | narrow, **fields)  # fmt: skip
+
+
+def _own_memory(t: Translator, address: str) -> None:
+    """A store straight to a module-scope variable keeps state between launches."""
+    name = re.match(r"\[\s*([\w$.]+)", address)
+    if name and t.variables.get(name.group(1), ("", 0))[0] in ("global", "const"):
+        raise Tampered(f"writes the module-scope variable {name.group(1)}", t.line)
+
+
+def atomic(t: Translator, parts: list[str], o: list[str]) -> None:
+    """atom and red of 4 or 8 bytes."""
+    operation = next((p for p in parts[1:-1] if p in ATOMIC_OPERATIONS), None)
+    letter, size = type_parts(parts[-1], t.line)
+    space, count, _ = _modifiers(t, parts)
+    if operation is None or size < 4 or count > 1 or space not in (L.SP_GLOBAL, L.SP_SHARED, L.SP_GENERIC):
+        raise Unsupported(".".join(parts), t.line)
+    if letter == "f" and operation not in ("add", "exch", "min", "max"):
+        raise Unsupported(".".join(parts), t.line)
+    if operation in ("inc", "dec") and (letter, size) != ("u", 4):
+        raise Unsupported(".".join(parts), t.line)
+    if parts[0] == "red":
+        o = ["_", *o]
+    _own_memory(t, o[1])
+    place, offset, narrow = t.address(o[1])
+    word = "b64" if size == 8 else "b32"
+    value = t.operand(o[2], word)
+    swap = t.operand(o[3], word) if operation == "cas" else t.constant(0, 8)
+    kind = {"f": 4 + (size == 8)}.get(letter, (2 if size == 8 else 0) + (letter == "s"))
+    t.emit(L.OP_ATOM, D=-1 if o[0] == "_" else t.target(o[0], word).offset, A=place, B=value.offset, C=swap.offset,
+           IMM=offset, SIZE=size, SPACE=space, KIND=kind, FLAGS=narrow, V0=ATOMIC_OPERATIONS.index(operation))  # fmt: skip
+
+
+def _load_parameter(t: Translator, parts: list[str], o: list[str], letter: str, size: int) -> None:
+    match = re.fullmatch(r"\[([\w$]+)(?:\+(-?\d+))?\]", o[1].replace(" ", ""))
+    count = next((int(p[1]) for p in parts if p in ("v2", "v4")), 1)
+    if match is None:
+        raise Unsupported(f"{'.'.join(parts)} {o[1]}", t.line)
+    for k, name in enumerate(_values(o[0], count)):
+        if name == "_":
+            continue
+        place, offset = t.find(name), int(match.group(2) or 0) + k * size
+        if place is None or place.slot == 1 or (size == 8 and place.slot != 8):
+            raise Unsupported(f"destination {name}", t.line)
+        kind = "mov.b64" if place.slot == 8 else "mov.b32"
+        if match.group(1) in t.slots:
+            key = (t.slots[match.group(1)], offset)
+            if key not in t.slot_registers or t.slot_registers[key][1] != size:
+                raise Unsupported(f"parameter {match.group(1)}+{offset} read otherwise than written", t.line)
+            source = t.slot_registers[key][0]
+            if source.slot != place.slot:
+                raise Unsupported(f"parameter {match.group(1)} of another width", t.line)
+            if size < 4:
+                source = t.temporary(f"extend.{'s' if letter == 's' else 'u'}{8 * size}", source)
+        else:
+            source = t.kernel_parameter(match.group(1), offset, size, letter == "s", place.slot)
+        t.vector(kind, name, source)
+
+
+def _store_parameter(t: Translator, parts: list[str], o: list[str], size: int) -> None:
+    match = re.fullmatch(r"\[([\w$]+)(?:\+(-?\d+))?\]", o[0].replace(" ", ""))
+    count = next((int(p[1]) for p in parts if p in ("v2", "v4")), 1)
+    if match is None or match.group(1) not in t.slots:
+        raise Unsupported(f"{'.'.join(parts)} {o[0]}", t.line)
+    for k, name in enumerate(_values(o[1], count)):
+        key = (t.slots[match.group(1)], int(match.group(2) or 0) + k * size)
+        if key not in t.slot_registers:
+            t.slot_registers[key] = (t.allocate(8 if size == 8 else 4), size)
+        if t.slot_registers[key][1] != size:
+            raise Unsupported(f"parameter {match.group(1)} written in two widths", t.line)
+        source = t.operand(name, "b64" if size == 8 else "b32")
+        t.vector("mov.b64" if size == 8 else "mov.b32", t.slot_registers[key][0], source)
