@@ -15,6 +15,7 @@ from components.judge.emulate.machine import (
     Unsupported,
     load_ptx,
     run,
+    warm_up,
 )
 from components.judge.memo import Memo
 from components.judge.model_time import (
@@ -30,7 +31,7 @@ from components.judge.verify import Draw, check_output
 from components.kernel.operators import OPERATORS
 from components.kernel.types import FormatNotApplicable, ProgramError
 
-_MIN_INSTRUCTIONS = 300_000  # warp instructions that every launch may take, however small its matrix
+_MIN_INSTRUCTIONS = 300_000  # warp instructions that every program may take, however small its matrix
 _SECOND_DRAW = 5_000  # warp instructions up to which a matrix is run with both draws of numbers
 _MODULES: Memo[PtxModule] = Memo(64, lambda module: 1)
 
@@ -50,6 +51,7 @@ def preload_interpreter() -> None:
         EmuBuffer("x", np.ones(32, np.float32), False, True),
         EmuBuffer("y", np.full(32, np.nan, np.float32), True, False),
     ]
+    warm_up()
     launch = EmuLaunch("warm", (1, 1, 1), (32, 1, 1), 0, ("x", "y", np.int32(32)))
     answer = run(module, [launch], arrays, EmulatorLimits(10_000))
     if answer.status != "ok" or not np.array_equal(arrays[1].data, np.full(32, 2, np.float32)):
@@ -67,7 +69,7 @@ def check(
         code_hash: names `ptx` in the memory of loaded modules.
         resources: by kernel.
         arch: `sm_XX` to model.
-        limits: `instructions` per launch, and `per_nonzero` per row, column and entry of the matrix.
+        limits: `instructions` per run, and `per_nonzero` per row, column and entry of the matrix.
 
     Returns:
         Fields of a Verdict as plain JSON types; the first failure ends the check.
@@ -107,7 +109,7 @@ def _check_case(
     result: dict[str, Any] = {"status": "correct"}
     for number, numbers in enumerate(draws(job, case)):
         arrays = buffers(job, case, numbers)
-        emulated = _run(module, case, arrays, budget)
+        emulated = _run(module, case, arrays, limits_of(arch, budget))
         if emulated.status != "ok":
             return {
                 "status": emulated.status,
@@ -128,14 +130,22 @@ def _check_case(
     return result
 
 
-def _run(module: PtxModule, case: Case, arrays: list[Buffer], budget: int) -> Emulation:
+def limits_of(arch: str, budget: int) -> EmulatorLimits:
+    """The interpreter's limits for an architecture; one without a model counts as the largest."""
+    if arch not in ARCHITECTURES:
+        return EmulatorLimits(budget)
+    machine = architecture(arch)
+    return EmulatorLimits(budget, machine.shared_bytes_per_block, machine.sms)
+
+
+def _run(module: PtxModule, case: Case, arrays: list[Buffer], limits: EmulatorLimits) -> Emulation:
     launches = [
         EmuLaunch(launch.kernel, launch.grid, launch.block, launch.shared_bytes, launch.arguments)
         for launch in case.launches
     ]
     # The output holds NaN and counts as not initialised: a kernel that reads it before it writes it is found.
     views = [EmuBuffer(array.name, array.data, array.writable, not array.writable) for array in arrays]
-    return run(module, launches, views, EmulatorLimits(budget))
+    return run(module, launches, views, limits)
 
 
 def _mismatch(job: Job, arrays: list[Buffer], numbers: Draw) -> str | None:

@@ -9,9 +9,9 @@ been fitted.
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
 
 from components.errors import UserError
+from components.judge.emulate.machine import Traffic
 
 LAUNCH_US = 2.0  # a kernel in a replayed graph, with its dependency on the one before
 _SECTOR = 32  # bytes, the unit of cache traffic since Volta
@@ -50,31 +50,6 @@ ARCHITECTURES: dict[str, Architecture] = {
     "sm_90": Architecture("H200", 132, 1980, 4800, 50, 5600, 228, 227 * 1024, 650, 270),
     "sm_100": Architecture("B200", 148, 1965, 8000, 126, 10000, 228, 227 * 1024, 750, 350),
 }
-
-
-class Counts(Protocol):
-    """What the interpreter counts per launch (components/judge/emulate)."""
-
-    @property
-    def warp_instructions(self) -> int: ...
-    @property
-    def l1_miss_sectors(self) -> int: ...
-    @property
-    def cold_sectors(self) -> int: ...
-    @property
-    def store_sectors(self) -> int: ...
-    @property
-    def atomic_sectors(self) -> int: ...
-    @property
-    def wavefronts(self) -> int: ...
-    @property
-    def bank_conflicts(self) -> int: ...
-    @property
-    def max_warp_loads(self) -> int: ...
-    @property
-    def sum_warp_loads(self) -> int: ...
-    @property
-    def warps(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -117,7 +92,7 @@ def resident_blocks(machine: Architecture, shape: LaunchShape) -> int:
     return max(1, min(limits))
 
 
-def estimate_launch_us(machine: Architecture, counts: Counts, shape: LaunchShape) -> float:
+def estimate_launch_us(machine: Architecture, counts: Traffic, shape: LaunchShape) -> float:
     """Modelled time of one launch with warm caches, in microseconds.
 
     Args:
@@ -129,7 +104,7 @@ def estimate_launch_us(machine: Architecture, counts: Counts, shape: LaunchShape
     warps_per_block = math.ceil(shape.threads / 32)
     busy_sms = max(1, min(machine.sms, shape.blocks))
     footprint = counts.cold_sectors * _SECTOR
-    l2_bytes = (counts.l1_miss_sectors + counts.store_sectors + 2 * counts.atomic_sectors) * _SECTOR
+    l2_bytes = (counts.l1_missed_sectors + counts.store_sectors + 2 * counts.atomic_sectors) * _SECTOR
     usable_l2 = machine.l2_mb * 1e6 * _L2_USABLE
     evicted = max(0.0, 1.0 - usable_l2 / footprint) if footprint else 0.0
     dram_bytes = (footprint if footprint > usable_l2 else 0) + evicted * max(0, l2_bytes - footprint)
@@ -144,7 +119,7 @@ def estimate_launch_us(machine: Architecture, counts: Counts, shape: LaunchShape
         (
             dram_bytes / (machine.dram_gbps * 1e3 * _DRAM_SHARE * parallel),
             l2_bytes / (machine.l2_gbps * 1e3 * _L2_SHARE * parallel),
-            (counts.wavefronts + counts.bank_conflicts) * cycles_us,
+            (counts.wavefronts + counts.shared_wavefronts) * cycles_us,
             counts.warp_instructions * cycles_us / 4 / _ISSUE_SHARE,
             counts.atomic_sectors / (machine.sms * _ATOMICS_PER_SM_CLOCK * machine.clock_mhz),
             waves * loads_per_warp / _PARALLEL_LOADS * latency_us,
@@ -154,9 +129,9 @@ def estimate_launch_us(machine: Architecture, counts: Counts, shape: LaunchShape
     return LAUNCH_US + costs[-1] + _OVERLAP * costs[-2]
 
 
-def bytes_moved(counts: Counts) -> int:
+def bytes_moved(counts: Traffic) -> int:
     """Bytes between the SMs and the L2 cache: 32-byte sectors missed in L1, stored, and read and written by atomics."""
-    return (counts.l1_miss_sectors + counts.store_sectors + 2 * counts.atomic_sectors) * _SECTOR
+    return (counts.l1_missed_sectors + counts.store_sectors + 2 * counts.atomic_sectors) * _SECTOR
 
 
 def _registers_per_warp(shape: LaunchShape) -> int:

@@ -1,6 +1,6 @@
 """The arithmetic of checks, the adversarial set, the time model, timing statistics and rendering."""
 
-from dataclasses import dataclass, replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +10,7 @@ from components.errors import UserError
 from components.files import sha256_text
 from components.judge import options
 from components.judge.adversarial import MIN_APPLICABLE, adversarial_matrices
+from components.judge.emulate.machine import Traffic
 from components.judge.memo import Memo
 from components.judge.model_time import (
     ARCHITECTURES,
@@ -150,18 +151,14 @@ def test_the_wide_matrix_is_left_out_of_wide_products() -> None:
 # -- modelled time
 
 
-@dataclass(frozen=True)
-class Counted:
-    warp_instructions: int = 1_000
-    l1_miss_sectors: int = 1_000
-    cold_sectors: int = 1_000
-    store_sectors: int = 0
-    atomic_sectors: int = 0
-    wavefronts: int = 1_000
-    bank_conflicts: int = 0
-    max_warp_loads: int = 4
-    sum_warp_loads: int = 400
-    warps: int = 100
+def counted(**changes: int) -> Traffic:
+    """A small launch of 100 warps with four loads each."""
+    zero = dict.fromkeys((field.name for field in fields(Traffic)), 0)
+    small = {
+        "warp_instructions": 1_000, "l1_missed_sectors": 1_000, "cold_sectors": 1_000, "wavefronts": 1_000,
+        "max_warp_loads": 4, "sum_warp_loads": 400, "warps": 100,
+    }  # fmt: skip
+    return Traffic(**{**zero, **small, **changes})
 
 
 SHAPE = LaunchShape(blocks=4_000, threads=256, registers=32, shared_bytes=0)
@@ -186,7 +183,7 @@ def test_launches_that_no_driver_accepts() -> None:
 
 def test_memory_bound_time_approaches_bytes_over_bandwidth() -> None:
     sectors = 10**9 // 32 * 4  # 4 GB, far over any L2
-    counts = Counted(l1_miss_sectors=sectors, cold_sectors=sectors, wavefronts=sectors // 4)
+    counts = counted(l1_missed_sectors=sectors, cold_sectors=sectors, wavefronts=sectors // 4)
     shape = replace(SHAPE, blocks=100_000)
     for name, machine in ARCHITECTURES.items():
         time_us = estimate_launch_us(machine, counts, shape)
@@ -198,11 +195,11 @@ def test_memory_bound_time_approaches_bytes_over_bandwidth() -> None:
 
 def test_more_work_never_takes_less_time_and_nothing_takes_a_launch() -> None:
     h200 = architecture("sm_90")
-    base = estimate_launch_us(h200, Counted(), SHAPE)
+    base = estimate_launch_us(h200, counted(), SHAPE)
     assert LAUNCH_US < base < LAUNCH_US + 2
-    for field in ("warp_instructions", "l1_miss_sectors", "atomic_sectors", "wavefronts", "bank_conflicts"):
-        assert estimate_launch_us(h200, replace(Counted(), **{field: 10**7}), SHAPE) > base
-    nothing = Counted(*[0] * 10)
+    for field in ("warp_instructions", "l1_missed_sectors", "atomic_sectors", "wavefronts", "shared_wavefronts"):
+        assert estimate_launch_us(h200, replace(counted(), **{field: 10**7}), SHAPE) > base
+    nothing = Traffic(*[0] * len(fields(Traffic)))
     assert estimate_launch_us(h200, nothing, replace(SHAPE, blocks=1)) == LAUNCH_US
 
 
