@@ -97,6 +97,10 @@ class Judge:
         """Workers lost so far."""
         return self._pool.restarts + (self._gpu.restarts if self._gpu is not None else 0)
 
+    def cpu_seconds(self) -> float:
+        """CPU time that the workers at rest have used."""
+        return self._pool.cpu_seconds()
+
     def judge(self, request: JudgeRequest) -> Verdict:
         """Judge one program; a program that is bad in whatever way is a verdict, never an exception.
 
@@ -106,7 +110,7 @@ class Judge:
         return self._submit(request).result()
 
     def judge_many(
-        self, requests: Sequence[JudgeRequest], progress: Callable[[int], None] | None = None
+        self, requests: Sequence[JudgeRequest], progress: Callable[[int], object] | None = None
     ) -> list[Verdict]:
         """Judge many; verdicts come in the order of the requests, and a slow or crashing one holds up no other.
 

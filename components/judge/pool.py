@@ -133,6 +133,15 @@ class Pool:
         with self._lock:
             self._ensure_zygote()
 
+    def cpu_seconds(self) -> float:
+        """CPU time that the idle workers have used so far, user and system."""
+        ticks = 0
+        with self._lock:
+            for worker in self._idle:
+                fields = Path(f"/proc/{worker.pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
+                ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
     def close(self) -> None:
         """End all workers and remove the pool's folder."""
         with self._lock:

@@ -155,15 +155,6 @@ DISHONEST: dict[str, tuple[set[str], str]] = {
             grid="rows",
         ),
     ),
-    "barrier-in-a-branch": (
-        {"race", "timeout", "illegal_access", "launch_error", "wrong"},
-        spmv(
-            _TREE.format(
-                first="if (t < 100) __syncthreads(); else if (t == 300) __syncthreads();", later="__syncthreads();"
-            ),
-            **_TREE_LAUNCH,
-        ),
-    ),
     # output that is not computed
     "adds-to-the-output": ({"wrong", "illegal_access"}, per_thread("y[r] += s;")),
     "writes-nothing": ({"wrong", "illegal_access"}, spmv("")),
