@@ -1,8 +1,8 @@
 """The compiled core, from numba's cache when it is there.
 
 numba notices a change of the file that holds a cached function, not of the files it calls, so the cache lives in a
-folder named by the content of this whole room. It is beside the package when that can be written, else in the user's
-cache folder, else under the system's temporary files.
+folder named by the content of this whole room. That is in NUMBA_CACHE_DIR when it is set, else beside the package when
+it can be written, else in the user's cache folder, else under the system's temporary files.
 """
 
 import hashlib
@@ -23,7 +23,13 @@ def cache_folder() -> Path:
         digest.update(source.read_bytes())
     name = f"core-{digest.hexdigest()[:16]}"
     user = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
-    for base in (here / "__pycache__", user / "sparserl", Path(tempfile.gettempdir()) / f"sparserl-{os.getuid()}"):
+    given = [Path(config.CACHE_DIR)] if config.CACHE_DIR else []  # NUMBA_CACHE_DIR
+    for base in (
+        *given,
+        here / "__pycache__",
+        user / "sparserl",
+        Path(tempfile.gettempdir()) / f"sparserl-{os.getuid()}",
+    ):
         try:
             (base / name).mkdir(parents=True, exist_ok=True)
         except OSError:

@@ -42,7 +42,7 @@ def run_warp(state, warp, number):
         runnable = ld64(warp + L.W_ALIVE) & ~ld64(warp + L.W_BAR) & ~ld64(warp + L.W_WAIT)
         if runnable == 0:
             break
-        if seq > turn_end:
+        if seq >= turn_end:
             st64(warp + L.W_YIELDED, 1)
             break
         chosen = runnable & ~ld64(warp + L.W_LOW)
@@ -67,6 +67,7 @@ def run_warp(state, warp, number):
             op = ld64(ins + L.I_OP)
             if seq > seq_end:
                 result = fault(state, L.FAULT_BUDGET, number, lowest(act), -1, 0, 0)
+                break
             if seq > patience or seq > turn_end:
                 if seq > patience:
                     st64(warp + L.W_LOW, act)
@@ -239,9 +240,7 @@ def run_grid(state):
                     loads = ld64(warp + L.W_LOADS)
                     issued += ld64(warp + L.W_ISSUED)
                     st64(state + L.S_MAX_WARP_LOADS, max(ld64(state + L.S_MAX_WARP_LOADS), loads))
-                    st64(
-                        state + L.S_MAX_WARP_ISSUED, max(ld64(state + L.S_MAX_WARP_ISSUED), ld64(warp + L.W_ISSUED))
-                    )
+                    st64(state + L.S_MAX_WARP_ISSUED, max(ld64(state + L.S_MAX_WARP_ISSUED), ld64(warp + L.W_ISSUED)))
                     bump(state, L.S_SUM_WARP_LOADS, loads)
                 st64(state + L.S_MAX_BLOCK_ISSUED, max(ld64(state + L.S_MAX_BLOCK_ISSUED), issued))
                 bump(state, L.S_WARPS_RUN, count)

@@ -29,14 +29,29 @@ def _arithmetic(op: Register) -> None:
         two = f"{kind} {kind}"
         for name in ("add", "sub", "mul", "div"):
             op(f"{name}.{kind}", kind, two, lambda b, x, y, m="f" + name: getattr(b, m)(x, y))
-        op(f"fma.{kind}", kind, f"{two} {kind}", lambda b, x, y, z: call(
-            b, f"llvm.fma.{suffix(x.type.element)}", x.type, x, y, z))
+        op(
+            f"fma.{kind}",
+            kind,
+            f"{two} {kind}",
+            lambda b, x, y, z: call(b, f"llvm.fma.{suffix(x.type.element)}", x.type, x, y, z),
+        )
         for name in ("min", "max"):
-            op(f"{name}.{kind}", kind, two, lambda b, x, y, m=name: call(
-                b, f"llvm.{m}num.{suffix(x.type.element)}", x.type, x, y))
-            op(f"{name}nan.{kind}", kind, two, lambda b, x, y, m=name: b.select(
-                b.fcmp_unordered("uno", x, y), splat(x.type.element, float("nan")),
-                call(b, f"llvm.{m}num.{suffix(x.type.element)}", x.type, x, y)))
+            op(
+                f"{name}.{kind}",
+                kind,
+                two,
+                lambda b, x, y, m=name: call(b, f"llvm.{m}num.{suffix(x.type.element)}", x.type, x, y),
+            )
+            op(
+                f"{name}nan.{kind}",
+                kind,
+                two,
+                lambda b, x, y, m=name: b.select(
+                    b.fcmp_unordered("uno", x, y),
+                    splat(x.type.element, float("nan")),
+                    call(b, f"llvm.{m}num.{suffix(x.type.element)}", x.type, x, y),
+                ),
+            )
         op(f"neg.{kind}", kind, kind, lambda b, x: b.fneg(x))
         op(f"abs.{kind}", kind, kind, unary("fabs"))
         op(f"sqrt.{kind}", kind, kind, unary("sqrt"))
@@ -44,11 +59,24 @@ def _arithmetic(op: Register) -> None:
         op(f"rsqrt.{kind}", kind, kind, lambda b, x: b.fdiv(splat(x.type.element, 1.0), unary("sqrt")(b, x)))
         for name, intrinsic in (("rni", "rint"), ("rmi", "floor"), ("rpi", "ceil"), ("rzi", "trunc")):
             op(f"{name}.{kind}", kind, kind, unary(intrinsic))
-        op(f"saturate.{kind}", kind, kind, lambda b, x: call(
-            b, f"llvm.minnum.{suffix(x.type.element)}", x.type, splat(x.type.element, 1.0),
-            call(b, f"llvm.maxnum.{suffix(x.type.element)}", x.type, splat(x.type.element, 0.0), x)))
-        op(f"copysign.{kind}", kind, two, lambda b, x, y: call(
-            b, f"llvm.copysign.{suffix(x.type.element)}", x.type, y, x))
+        op(
+            f"saturate.{kind}",
+            kind,
+            kind,
+            lambda b, x: call(
+                b,
+                f"llvm.minnum.{suffix(x.type.element)}",
+                x.type,
+                splat(x.type.element, 1.0),
+                call(b, f"llvm.maxnum.{suffix(x.type.element)}", x.type, splat(x.type.element, 0.0), x),
+            ),
+        )
+        op(
+            f"copysign.{kind}",
+            kind,
+            two,
+            lambda b, x, y: call(b, f"llvm.copysign.{suffix(x.type.element)}", x.type, y, x),
+        )
         for name in ("eq", "ne", "lt", "le", "gt", "ge"):
             text = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}[name]
             op(f"setp.{name}.{kind}", "p", two, lambda b, x, y, c=text: b.fcmp_ordered(c, x, y))
@@ -71,14 +99,30 @@ def _arithmetic(op: Register) -> None:
     op("tanh.f32", "f32", "f32", _tanh)
     op("ftz.f32", "f32", "f32", _flush)
     for mode in ("rz", "rm", "rp"):
-        op(f"add.{mode}.f32", "f32", "f32 f32", lambda b, x, y, m=mode: _directed(
-            b, b.fadd(_wide(b, x), _wide(b, y)), m))
-        op(f"mul.{mode}.f32", "f32", "f32 f32", lambda b, x, y, m=mode: _directed(
-            b, b.fmul(_wide(b, x), _wide(b, y)), m))
-        op(f"fma.{mode}.f32", "f32", "f32 f32 f32", lambda b, x, y, z, m=mode: _directed(
-            b, b.fadd(b.fmul(_wide(b, x), _wide(b, y)), _wide(b, z)), m))
-        op(f"div.{mode}.f32", "f32", "f32 f32", lambda b, x, y, m=mode: _directed(
-            b, b.fdiv(_wide(b, x), _wide(b, y)), m))
+        op(
+            f"add.{mode}.f32",
+            "f32",
+            "f32 f32",
+            lambda b, x, y, m=mode: _directed(b, b.fadd(_wide(b, x), _wide(b, y)), m),
+        )
+        op(
+            f"mul.{mode}.f32",
+            "f32",
+            "f32 f32",
+            lambda b, x, y, m=mode: _directed(b, b.fmul(_wide(b, x), _wide(b, y)), m),
+        )
+        op(
+            f"fma.{mode}.f32",
+            "f32",
+            "f32 f32 f32",
+            lambda b, x, y, z, m=mode: _directed(b, b.fadd(b.fmul(_wide(b, x), _wide(b, y)), _wide(b, z)), m),
+        )
+        op(
+            f"div.{mode}.f32",
+            "f32",
+            "f32 f32",
+            lambda b, x, y, m=mode: _directed(b, b.fdiv(_wide(b, x), _wide(b, y)), m),
+        )
         op(f"narrow.{mode}.f32", "f32", "f64", lambda b, x, m=mode: _directed(b, x, m))
 
 
@@ -98,10 +142,12 @@ def _directed(b: Builder, exact: Value, mode: str) -> Value:
     negative = b.icmp_signed("<", bits, splat(I32, 0))
     too_high, too_low = b.fcmp_ordered(">", back, exact), b.fcmp_ordered("<", back, exact)
     toward_zero, away = b.sub(bits, splat(I32, 1)), b.add(bits, splat(I32, 1))
-    down = b.select(negative, away, b.select(b.icmp_signed("==", bits, splat(I32, 0)), splat(I32, -0x7FFFFFFF),
-                                             toward_zero))
-    up = b.select(negative, b.select(b.icmp_signed("==", bits, splat(I32, -0x80000000)), splat(I32, 1), toward_zero),
-                  away)
+    down = b.select(
+        negative, away, b.select(b.icmp_signed("==", bits, splat(I32, 0)), splat(I32, -0x7FFFFFFF), toward_zero)
+    )
+    up = b.select(
+        negative, b.select(b.icmp_signed("==", bits, splat(I32, -0x80000000)), splat(I32, 1), toward_zero), away
+    )
     if mode == "rm":
         bits = b.select(too_high, down, bits)
     elif mode == "rp":
@@ -140,15 +186,29 @@ def _conversions(op: Register) -> None:
     for sign in "su":
         extend = "sext" if sign == "s" else "zext"
         for bits in (8, 16):  # the low bits of a 4-byte slot, extended over the slot
-            op(f"extend.{sign}{bits}", "b32", "b32", lambda b, x, t=integer[bits], e=extend: getattr(b, e)(
-                b.trunc(x, vec(t)), vec(I32)))
+            op(
+                f"extend.{sign}{bits}",
+                "b32",
+                "b32",
+                lambda b, x, t=integer[bits], e=extend: getattr(b, e)(b.trunc(x, vec(t)), vec(I32)),
+            )
         op(f"widen.{sign}32", "b64", "b32", lambda b, x, e=extend: getattr(b, e)(x, vec(I64)))
         for kind, target in element.items():
             for bits in (32, 64):
                 to_float = "sitofp" if sign == "s" else "uitofp"
-                op(f"{kind}.{sign}{bits}", kind, f"b{bits}", lambda b, x, t=target, m=to_float: getattr(b, m)(x, vec(t)))
+                op(
+                    f"{kind}.{sign}{bits}",
+                    kind,
+                    f"b{bits}",
+                    lambda b, x, t=target, m=to_float: getattr(b, m)(x, vec(t)),
+                )
                 name = f"llvm.fpto{'s' if sign == 's' else 'u'}i.sat.{suffix(integer[bits])}.{suffix(target)}"
-                op(f"{sign}{bits}.{kind}", f"b{bits}", kind, lambda b, x, n=name, t=integer[bits]: call(b, n, vec(t), x))
+                op(
+                    f"{sign}{bits}.{kind}",
+                    f"b{bits}",
+                    kind,
+                    lambda b, x, n=name, t=integer[bits]: call(b, n, vec(t), x),
+                )
     op("narrow.b64", "b32", "b64", lambda b, x: b.trunc(x, vec(I32)))
     op("f64.f32", "f64", "f32", lambda b, x: b.fpext(x, vec(F64)))
     op("f32.f64", "f32", "f64", lambda b, x: b.fptrunc(x, vec(F32)))
@@ -222,10 +282,22 @@ def _halves(op: Register) -> None:
         low = splat(I32, 0xFFFF)
         op(f"f32.{kind}", "f32", "b32", lambda b, x, f=decode: f(b, b.and_(x, splat(I32, 0xFFFF))))
         op(f"{kind}.f32", "b32", "f32", lambda b, x, f=encode: f(b, x))
-        op(f"{kind}x2.f32", "b32", "f32 f32", lambda b, hi, lo, f=encode: b.or_(
-            b.shl(f(b, hi), splat(I32, 16)), f(b, lo)))
-        for name, count in (("add", 2), ("sub", 2), ("mul", 2), ("fma", 3), ("min", 2), ("max", 2), ("neg", 1),
-                            ("abs", 1)):
+        op(
+            f"{kind}x2.f32",
+            "b32",
+            "f32 f32",
+            lambda b, hi, lo, f=encode: b.or_(b.shl(f(b, hi), splat(I32, 16)), f(b, lo)),
+        )
+        for name, count in (
+            ("add", 2),
+            ("sub", 2),
+            ("mul", 2),
+            ("fma", 3),
+            ("min", 2),
+            ("max", 2),
+            ("neg", 1),
+            ("abs", 1),
+        ):
             sources = " ".join(["b32"] * count)
 
             def one(b: Builder, *x: Value, n: str = name, d: Any = decode, e: Any = encode, m: Any = low) -> Value:
@@ -241,8 +313,9 @@ def _halves(op: Register) -> None:
             text = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}[name]
             for unordered in ("", "u"):
 
-                def compare(b: Builder, x: Value, y: Value, c: str = text, u: str = unordered, d: Any = decode,
-                            m: Any = low) -> Value:
+                def compare(
+                    b: Builder, x: Value, y: Value, c: str = text, u: str = unordered, d: Any = decode, m: Any = low
+                ) -> Value:
                     return (b.fcmp_unordered if u else b.fcmp_ordered)(c, d(b, b.and_(x, m)), d(b, b.and_(y, m)))
 
                 op(f"setp.{name}{unordered}.{kind}", "p", "b32 b32", compare)

@@ -39,7 +39,9 @@ BUF_WORDS = 8
 
 # one warp: pc int32[32], barrier id int32[32], barrier count int32[32], predicate of a barrier reduction, masks
 W_PC, W_BARID, W_BARCOUNT = 0, 128, 256
-(W_ALIVE, W_BAR, W_WAIT, W_LOW, W_SYNC, W_REGS, W_LOADS, W_ISSUED, W_BARPC, W_YIELDED) = (384 + 8 * k for k in range(10))
+(W_ALIVE, W_BAR, W_WAIT, W_LOW, W_SYNC, W_REGS, W_LOADS, W_ISSUED, W_BARPC, W_YIELDED) = (
+    384 + 8 * k for k in range(10)
+)
 WARP_BYTES = 512
 
 # the machine's state: pointers, sizes, counters, the fault
@@ -53,7 +55,9 @@ WARP_BYTES = 512
 (S_FAULT_BY, S_FAULT_BZ, S_LANE_INSTRUCTIONS, S_LOADS, S_LOAD_SECTORS, S_LOAD_BYTES) = (8 * k for k in range(42, 48))
 (S_STORES, S_STORE_SECTORS, S_STORE_BYTES, S_ATOMICS, S_ATOMIC_SECTORS, S_WAVEFRONTS) = (8 * k for k in range(48, 54))
 (S_L1_MISS, S_COLD, S_SHARED_REQUESTS, S_SHARED_WAVEFRONTS, S_BRANCHES, S_DIVERGED) = (8 * k for k in range(54, 60))
-(S_BARRIERS, S_WARP_SYNCS, S_MAX_WARP_LOADS, S_SUM_WARP_LOADS, S_WARPS_RUN, S_MAX_WARP_ISSUED) = (8 * k for k in range(60, 66))
+(S_BARRIERS, S_WARP_SYNCS, S_MAX_WARP_LOADS, S_SUM_WARP_LOADS, S_WARPS_RUN, S_MAX_WARP_ISSUED) = (
+    8 * k for k in range(60, 66)
+)
 (S_MAX_BLOCK_ISSUED, S_LOCAL_REQUESTS, S_ATOMIC_LANES) = (8 * k for k in range(66, 69))
 STATE_WORDS = 69
 

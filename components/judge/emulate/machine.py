@@ -487,6 +487,7 @@ _MEMORY_FAULTS = {
 def _explain(fault: int, state: NDArray[np.int64], memory: _Memory, launch: EmuLaunch, number: int,
              traffic: tuple[Traffic, ...]) -> Emulation:  # fmt: skip
     """Put the core's fault into words."""
+
     def get(offset: int) -> int:
         return int(state[offset // 8])
 

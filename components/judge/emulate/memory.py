@@ -202,8 +202,10 @@ def shared_access(state, warp, number, ins, active, scratch):
         return fault(state, code, number, lane, -2, address, size)
     bump(state, L.S_SHARED_REQUESTS, 1)
     waves = 1
-    if size > 4 or unit_map(scratch, active, lowest_address(scratch, active) & -4, 2) >> 32 != 0 or (
-        unit_map(scratch, active, lowest_address(scratch, active) & -4, 2) == 0
+    if (
+        size > 4
+        or unit_map(scratch, active, lowest_address(scratch, active) & -4, 2) >> 32 != 0
+        or (unit_map(scratch, active, lowest_address(scratch, active) & -4, 2) == 0)
     ):
         waves = bank_conflicts(scratch, active)
     bump(state, L.S_SHARED_WAVEFRONTS, waves)

@@ -103,7 +103,8 @@ def _address(b: Builder, register: Value, offset: Value, narrow: Value, scratch:
     out = _pointer(b, scratch, vec(I64))
     b.cbranch(b.icmp_signed("==", narrow, I64(0)), other, then)
     b.position_at_end(then)
-    b.store(b.add(b.zext(_lanes32(b, register), vec(I64)), step), out, align=8)
+    wrapped = b.add(_lanes32(b, register), broadcast(b, b.trunc(offset, I32)))  # a 32-bit address wraps
+    b.store(b.zext(wrapped, vec(I64)), out, align=8)
     b.branch(done)
     b.position_at_end(other)
     b.store(b.add(_lanes64(b, register), step), out, align=8)

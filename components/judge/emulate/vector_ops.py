@@ -165,11 +165,19 @@ def _integers() -> None:
             _op(f"min.{op}", kind, two, lambda b, x, y, s=signed: _pick(b, x, y, "<", s))
             _op(f"max.{op}", kind, two, lambda b, x, y, s=signed: _pick(b, x, y, ">", s))
             _op(f"mulhi.{op}", kind, two, lambda b, x, y, s=signed: _high(b, x, y, s))
-            _op(f"sad.{op}", kind, f"{two} {kind}", lambda b, x, y, z, s=signed: b.add(
-                b.sub(_pick(b, x, y, ">", s), _pick(b, x, y, "<", s)), z))
+            _op(
+                f"sad.{op}",
+                kind,
+                f"{two} {kind}",
+                lambda b, x, y, z, s=signed: b.add(b.sub(_pick(b, x, y, ">", s), _pick(b, x, y, "<", s)), z),
+            )
             for name, compare in (("eq", "=="), ("ne", "!="), ("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">=")):
-                _op(f"setp.{name}.{op}", "p", two, lambda b, x, y, c=compare, s=signed: (
-                    b.icmp_signed if s else b.icmp_unsigned)(c, x, y))
+                _op(
+                    f"setp.{name}.{op}",
+                    "p",
+                    two,
+                    lambda b, x, y, c=compare, s=signed: (b.icmp_signed if s else b.icmp_unsigned)(c, x, y),
+                )
         if width < 64:
             wide = f"b{2 * width}"
             for sign in "su":
@@ -189,6 +197,7 @@ def _integers() -> None:
 
 def _carries() -> None:
     """Extended-precision arithmetic; the carry is an ordinary predicate (for subtraction: the borrow)."""
+
     def one(b: Builder, p: Value, t: Any) -> Value:
         return b.zext(p, t)
 
@@ -288,8 +297,12 @@ def _bit_operations() -> None:
 
     for kind in ("b32", "b64"):
         _op(f"popc.{kind}", "b32", kind, lambda b, x: narrow(b, unary("ctpop")(b, x)))
-        _op(f"clz.{kind}", "b32", kind, lambda b, x: narrow(
-            b, call(b, f"llvm.ctlz.{suffix(x.type.element)}", x.type, x, I1(0))))
+        _op(
+            f"clz.{kind}",
+            "b32",
+            kind,
+            lambda b, x: narrow(b, call(b, f"llvm.ctlz.{suffix(x.type.element)}", x.type, x, I1(0))),
+        )
         _op(f"brev.{kind}", kind, kind, unary("bitreverse"))
         _op(f"bfi.{kind}", kind, f"{kind} {kind} b32 b32", _insert)
         for sign in "su":
@@ -312,8 +325,12 @@ def _bit_operations() -> None:
     _op("selp.p", "p", "p p p", lambda b, x, y, p: b.select(p, x, y))
     for name, lo, hi in (("pack.b64", I32, I64), ("pack.b32", I16, I32)):
         source = f"b{lo.width}"
-        _op(name, f"b{hi.width}", f"{source} {source}", lambda b, x, y, t=hi: b.or_(
-            b.zext(x, vec(t)), b.shl(b.zext(y, vec(t)), splat(t, t.width // 2))))
+        _op(
+            name,
+            f"b{hi.width}",
+            f"{source} {source}",
+            lambda b, x, y, t=hi: b.or_(b.zext(x, vec(t)), b.shl(b.zext(y, vec(t)), splat(t, t.width // 2))),
+        )
     _op("low.b64", "b32", "b64", lambda b, x: b.trunc(x, vec(I32)))
     _op("high.b64", "b32", "b64", lambda b, x: b.trunc(b.lshr(x, splat(I64, 32)), vec(I32)))
     _op("low.b32", "b16", "b32", lambda b, x: b.trunc(x, vec(I16)))
