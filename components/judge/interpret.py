@@ -33,7 +33,7 @@ from components.kernel.types import FormatNotApplicable, ProgramError
 
 _MIN_INSTRUCTIONS = 300_000  # warp instructions that every program may take, however small its matrix
 _SECOND_DRAW = 20_000  # warp instructions up to which a matrix is run with both draws of numbers
-_TWICE = 3  # adversarial matrices that are; a program has no place to keep state in, so the rest need one
+_TWICE = 1  # adversarial matrices that are; a program has no place to keep state in, so the rest need one
 _MODULES: Memo[PtxModule] = Memo(64, lambda module: 1)
 
 _WARM = """extern "C" __global__ void warm(const float* x, float* y, int n) {

@@ -9,9 +9,12 @@ been fitted.
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from components.errors import UserError
-from components.judge.emulate.machine import Traffic
+
+if TYPE_CHECKING:  # the judge's own process never loads the interpreter
+    from components.judge.emulate.machine import Traffic
 
 LAUNCH_US = 2.0  # a kernel in a replayed graph, with its dependency on the one before
 _SECTOR = 32  # bytes, the unit of cache traffic since Volta
@@ -92,7 +95,7 @@ def resident_blocks(machine: Architecture, shape: LaunchShape) -> int:
     return max(1, min(limits))
 
 
-def estimate_launch_us(machine: Architecture, counts: Traffic, shape: LaunchShape) -> float:
+def estimate_launch_us(machine: Architecture, counts: "Traffic", shape: LaunchShape) -> float:
     """Modelled time of one launch with warm caches, in microseconds.
 
     Args:
@@ -129,7 +132,7 @@ def estimate_launch_us(machine: Architecture, counts: Traffic, shape: LaunchShap
     return LAUNCH_US + costs[-1] + _OVERLAP * costs[-2]
 
 
-def bytes_moved(counts: Traffic) -> int:
+def bytes_moved(counts: "Traffic") -> int:
     """Bytes between the SMs and the L2 cache: 32-byte sectors missed in L1, stored, and read and written by atomics."""
     return (counts.l1_missed_sectors + counts.store_sectors + 2 * counts.atomic_sectors) * _SECTOR
 
