@@ -189,7 +189,11 @@ def _bundled_folder() -> Path | None:
     if install is None:
         return None
     holder = tempfile.TemporaryDirectory(prefix="sparserl-headers-")
-    result, _ = install(holder.name.encode(), 0)
+    try:
+        result, _ = install(holder.name.encode(), 0)
+    except RuntimeError:  # newer bindings over an older NVRTC library, which has no headers inside
+        holder.cleanup()
+        return None
     if int(result) != 0 or not (Path(holder.name) / "cuda_fp16.h").is_file():
         holder.cleanup()
         return None
