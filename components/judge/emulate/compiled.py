@@ -9,10 +9,13 @@ import hashlib
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
-import llvmlite
+import llvmlite  # type: ignore[import-untyped]
 import numba
-from numba.core import config
+from numba.core import config as numba_config
+
+config: Any = numba_config
 
 
 def cache_folder() -> Path:

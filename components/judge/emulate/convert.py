@@ -97,8 +97,7 @@ def _from_integer(t: Translator, dst: str, src: str, value: Register, out: str, 
 
 def _float_to_integer(t: Translator, dst: str, src: str, value: Register, out: str) -> None:
     """Values outside the integer's range saturate, NaN gives 0."""
-    sign, bits = INTEGERS[dst]
-    if bits >= 32:
+    if INTEGERS[dst][1] >= 32:
         t.vector(f"{dst}.{src}", out, value)
         return
     low, high = RANGE[dst]

@@ -4,10 +4,10 @@ All arguments are int64: host addresses of records laid out in layout.py. Nothin
 program computes is checked before it is used, and every register offset and branch target was checked at load.
 """
 
-from numba import njit
-
-from components.judge.emulate import layout as L
-from components.judge.emulate.memory import OPTIONS, bump, fault, memory_step
+from components.judge.emulate import layout
+from components.judge.emulate.faults import bump, fault
+from components.judge.emulate.jit import jit
+from components.judge.emulate.memory import memory_step
 from components.judge.emulate.primitives import (
     equal32,
     ld32,
@@ -26,223 +26,229 @@ QUANTUM = 100_000  # instructions before another warp of the block gets a turn (
 PATIENCE = 4_096  # instructions that some lanes may run while others of the warp wait at a higher address
 
 
-@njit(**OPTIONS)
-def run_warp(state, warp, number):
+@jit
+def run_warp(state: int, warp: int, number: int) -> int:
     """Run a warp until it ends, waits or has used its turn; a fault code or 0."""
-    code = ld64(state + L.S_CODE)
-    regs = ld64(warp + L.W_REGS)
-    pcs = warp + L.W_PC
-    seq = ld64(state + L.S_SEQ)
-    seq_end = ld64(state + L.S_BUDGET_END)
+    code = ld64(state + layout.S_CODE)
+    regs = ld64(warp + layout.W_REGS)
+    pcs = warp + layout.W_PC
+    seq = ld64(state + layout.S_SEQ)
+    seq_end = ld64(state + layout.S_BUDGET_END)
     turn_end = seq + QUANTUM
     lanes = 0
-    st64(warp + L.W_YIELDED, 0)
+    st64(warp + layout.W_YIELDED, 0)
     result = 0
     while result == 0:
-        runnable = ld64(warp + L.W_ALIVE) & ~ld64(warp + L.W_BAR) & ~ld64(warp + L.W_WAIT)
+        runnable = ld64(warp + layout.W_ALIVE) & ~ld64(warp + layout.W_BAR) & ~ld64(warp + layout.W_WAIT)
         if runnable == 0:
             break
         if seq >= turn_end:
-            st64(warp + L.W_YIELDED, 1)
+            st64(warp + layout.W_YIELDED, 1)
             break
-        chosen = runnable & ~ld64(warp + L.W_LOW)
+        chosen = runnable & ~ld64(warp + layout.W_LOW)
         if chosen == 0:
             chosen = runnable
-            st64(warp + L.W_LOW, 0)
+            st64(warp + layout.W_LOW, 0)
         pc = min_pc(pcs, chosen)
         act = equal32(pcs, runnable, pc)
         others = runnable & ~act
         limit = 0x7FFFFFFF
         patience = seq_end + 1
         if others:
-            above = others & ~ld64(warp + L.W_LOW)
+            above = others & ~ld64(warp + layout.W_LOW)
             if above:
                 limit = min_pc(pcs, above)
             patience = seq + PATIENCE
         while True:
-            ins = code + pc * L.INS_BYTES
-            active = act & (ld32(regs + ld64(ins + L.I_GUARD)) ^ ld64(ins + L.I_GXOR))
+            ins = code + pc * layout.INS_BYTES
+            active = act & (ld32(regs + ld64(ins + layout.I_GUARD)) ^ ld64(ins + layout.I_GXOR))
             seq += 1
             lanes += popcount(active)
-            op = ld64(ins + L.I_OP)
+            op = ld64(ins + layout.I_OP)
             if seq > seq_end:
-                result = fault(state, L.FAULT_BUDGET, number, lowest(act), -1, 0, 0)
+                result = fault(state, layout.FAULT_BUDGET, number, lowest(act), -1, 0, 0)
                 break
             if seq > patience or seq > turn_end:
                 if seq > patience:
-                    st64(warp + L.W_LOW, act)
+                    st64(warp + layout.W_LOW, act)
                 set32(pcs, act, pc)
                 seq -= 1
                 break
-            if op >= L.FIRST_VECTOR_OP:
+            if op >= layout.FIRST_VECTOR_OP:
                 vector_step(ins, regs, active)
-            elif op <= L.OP_EXIT:
-                if op == L.OP_BRA:
-                    bump(state, L.S_BRANCHES, 1)
+            elif op <= layout.OP_EXIT:
+                if op == layout.OP_BRA:
+                    bump(state, layout.S_BRANCHES, 1)
                     if active == act:
-                        pc = ld64(ins + L.I_IMM)
+                        pc = ld64(ins + layout.I_IMM)
                         if pc >= limit:
                             set32(pcs, act, pc)
                             break
                         continue
                     if active:
-                        bump(state, L.S_DIVERGED, 1)
-                        set32(pcs, active, ld64(ins + L.I_IMM))
+                        bump(state, layout.S_DIVERGED, 1)
+                        set32(pcs, active, ld64(ins + layout.I_IMM))
                         set32(pcs, act & ~active, pc + 1)
                         break
                 else:
-                    st64(warp + L.W_ALIVE, ld64(warp + L.W_ALIVE) & ~active)
-                    st64(warp + L.W_WAIT, 0)  # those that wait look again at who is left
+                    st64(warp + layout.W_ALIVE, ld64(warp + layout.W_ALIVE) & ~active)
+                    st64(warp + layout.W_WAIT, 0)  # those that wait look again at who is left
                     set32(pcs, act & ~active, pc + 1)
                     break
             elif active:
-                st64(state + L.S_SEQ, seq)
-                if op == L.OP_LD or op == L.OP_ST or op == L.OP_ATOM:
+                st64(state + layout.S_SEQ, seq)
+                if op == layout.OP_LD or op == layout.OP_ST or op == layout.OP_ATOM:
                     result = memory_step(state, warp, number, ins, active)
-                elif op >= L.OP_SHFL and op <= L.OP_MATCH or op == L.OP_ELECT:
+                elif (op >= layout.OP_SHFL and op <= layout.OP_MATCH) or op == layout.OP_ELECT:
                     waits = sync_step(state, warp, number, ins, pc, act, active)
                     if waits == 1:
                         break
                     result = -waits
-                elif op == L.OP_BAR:
+                elif op == layout.OP_BAR:
                     arrive(state, warp, ins, regs, active)
                     set32(pcs, act, pc + 1)
                     break
-                elif op == L.OP_TRAP:
-                    result = fault(state, L.FAULT_TRAP, number, lowest(active), -1, 0, 0)
-                elif op == L.OP_ACTIVE:
-                    set32(regs + ld64(ins + L.I_D), active, active)
-                elif op == L.OP_FENCE:
-                    st64(state + L.S_FENCED, 1)
-                elif op == L.OP_BRX:
+                elif op == layout.OP_TRAP:
+                    result = fault(state, layout.FAULT_TRAP, number, lowest(active), -1, 0, 0)
+                elif op == layout.OP_ACTIVE:
+                    set32(regs + ld64(ins + layout.I_D), active, active)
+                elif op == layout.OP_FENCE:
+                    st64(state + layout.S_FENCED, 1)
+                elif op == layout.OP_BRX:
                     result = branch_table(state, warp, number, ins, regs, active)
                     set32(pcs, act & ~active, pc + 1)
                     if result == 0:
                         break
-                elif op != L.OP_NOP:
-                    result = fault(state, L.FAULT_INTERNAL, number, lowest(active), -1, op, 0)
+                elif op != layout.OP_NOP:
+                    result = fault(state, layout.FAULT_INTERNAL, number, lowest(active), -1, op, 0)
                 if result:
-                    st64(state + L.S_FAULT_LINE, ld64(ins + L.I_LINE))
+                    st64(state + layout.S_FAULT_LINE, ld64(ins + layout.I_LINE))
                     break
             pc += 1
             if pc >= limit:
                 set32(pcs, act, pc)
                 break
         if result:
-            st64(state + L.S_FAULT_LINE, ld64(code + pc * L.INS_BYTES + L.I_LINE))
-    st64(warp + L.W_ISSUED, ld64(warp + L.W_ISSUED) + seq - ld64(warp + L.W_BARPC))
-    st64(state + L.S_SEQ, seq)
-    bump(state, L.S_LANE_INSTRUCTIONS, lanes)
+            st64(state + layout.S_FAULT_LINE, ld64(code + pc * layout.INS_BYTES + layout.I_LINE))
+    st64(warp + layout.W_ISSUED, ld64(warp + layout.W_ISSUED) + seq - ld64(warp + layout.W_BARPC))
+    st64(state + layout.S_SEQ, seq)
+    bump(state, layout.S_LANE_INSTRUCTIONS, lanes)
     return result
 
 
-@njit(**OPTIONS)
-def arrive(state, warp, ins, regs, active):
+@jit
+def arrive(state: int, warp: int, ins: int, regs: int, active: int) -> None:
     """Lanes reach a barrier: note its number and how many threads it wants (0: all of the block)."""
-    bump(state, L.S_BARRIERS, 1)
+    bump(state, layout.S_BARRIERS, 1)
     first = lowest(active)
-    set32(warp + L.W_BARID, active, ld32(regs + ld64(ins + L.I_A) + 4 * first) & 15)
-    set32(warp + L.W_BARCOUNT, active, ld32(regs + ld64(ins + L.I_B) + 4 * first))
-    st64(warp + L.W_BAR, ld64(warp + L.W_BAR) | active)
+    set32(warp + layout.W_BARID, active, ld32(regs + ld64(ins + layout.I_A) + 4 * first) & 15)
+    set32(warp + layout.W_BARCOUNT, active, ld32(regs + ld64(ins + layout.I_B) + 4 * first))
+    st64(warp + layout.W_BAR, ld64(warp + layout.W_BAR) | active)
 
 
-@njit(**OPTIONS)
-def branch_table(state, warp, number, ins, regs, active):
+@jit
+def branch_table(state: int, warp: int, number: int, ins: int, regs: int, active: int) -> int:
     """brx.idx: the table is a run of OP_BRA instructions at I_IMM, I_SIZE entries long."""
     left = active
     while left:
         lane = lowest(left)
         left &= left - 1
-        index = ld32(regs + ld64(ins + L.I_A) + 4 * lane)
-        if index >= ld64(ins + L.I_SIZE):
-            return fault(state, L.FAULT_BRX, number, lane, -1, index, 0)
-        st32(warp + L.W_PC + 4 * lane, ld64(ins + L.I_IMM) + index)
+        index = ld32(regs + ld64(ins + layout.I_A) + 4 * lane)
+        if index >= ld64(ins + layout.I_SIZE):
+            return fault(state, layout.FAULT_BRX, number, lane, -1, index, 0)
+        st32(warp + layout.W_PC + 4 * lane, ld64(ins + layout.I_IMM) + index)
     return 0
 
 
-@njit(**OPTIONS)
-def run_block(state):
+@jit
+def run_block(state: int) -> int:
     """Run the warps of one block to their end; a fault code or 0."""
-    warps = ld64(state + L.S_WARPS)
-    count = ld64(state + L.S_WARP_COUNT)
+    warps = ld64(state + layout.S_WARPS)
+    count = ld64(state + layout.S_WARP_COUNT)
     while True:
         yielded = 0
         for w in range(count):
-            warp = warps + w * L.WARP_BYTES
-            if ld64(warp + L.W_ALIVE) == 0:
+            warp = warps + w * layout.WARP_BYTES
+            if ld64(warp + layout.W_ALIVE) == 0:
                 continue
-            st64(warp + L.W_BARPC, ld64(state + L.S_SEQ))
+            st64(warp + layout.W_BARPC, ld64(state + layout.S_SEQ))
             code = run_warp(state, warp, w)
             if code:
                 return code
-            yielded |= ld64(warp + L.W_YIELDED)
+            yielded |= ld64(warp + layout.W_YIELDED)
         alive = 0
         for w in range(count):
-            alive |= ld64(warps + w * L.WARP_BYTES + L.W_ALIVE)
+            alive |= ld64(warps + w * layout.WARP_BYTES + layout.W_ALIVE)
         if alive == 0:
             return 0
         if resolve_barriers(state) or yielded:
             continue
         for w in range(count):
-            warp = warps + w * L.WARP_BYTES
-            stuck = ld64(warp + L.W_ALIVE)
-            if stuck & (ld64(warp + L.W_BAR) | ld64(warp + L.W_WAIT)):
+            warp = warps + w * layout.WARP_BYTES
+            stuck = ld64(warp + layout.W_ALIVE)
+            if stuck & (ld64(warp + layout.W_BAR) | ld64(warp + layout.W_WAIT)):
                 lane = lowest(stuck)
-                pc = ld32(warp + L.W_PC + 4 * lane)
-                if (ld64(warp + L.W_BAR) >> lane) & 1:
+                pc = ld32(warp + layout.W_PC + 4 * lane)
+                if (ld64(warp + layout.W_BAR) >> lane) & 1:
                     pc -= 1
-                st64(state + L.S_FAULT_LINE, ld64(ld64(state + L.S_CODE) + pc * L.INS_BYTES + L.I_LINE))
-                return fault(state, L.FAULT_DEADLOCK, w, lane, -1, 0, 0)
-        return fault(state, L.FAULT_INTERNAL, 0, 0, -1, -1, 0)
+                st64(
+                    state + layout.S_FAULT_LINE,
+                    ld64(ld64(state + layout.S_CODE) + pc * layout.INS_BYTES + layout.I_LINE),
+                )
+                return fault(state, layout.FAULT_DEADLOCK, w, lane, -1, 0, 0)
+        return fault(state, layout.FAULT_INTERNAL, 0, 0, -1, -1, 0)
 
 
-@njit(**OPTIONS)
-def run_grid(state):
+@jit
+def run_grid(state: int) -> int:
     """Run every block of the launch in order; a fault code or 0."""
-    warps = ld64(state + L.S_WARPS)
-    count = ld64(state + L.S_WARP_COUNT)
-    threads = ld64(state + L.S_THREADS)
-    gx = ld64(state + L.S_GX)
-    gy = ld64(state + L.S_GY)
+    warps = ld64(state + layout.S_WARPS)
+    count = ld64(state + layout.S_WARP_COUNT)
+    threads = ld64(state + layout.S_THREADS)
+    gx = ld64(state + layout.S_GX)
+    gy = ld64(state + layout.S_GY)
     block = 0
-    for z in range(ld64(state + L.S_GZ)):
+    for z in range(ld64(state + layout.S_GZ)):
         for y in range(gy):
             for x in range(gx):
-                start = ld64(state + L.S_SEQ) + 1
-                st64(state + L.S_BLOCK0, start)
-                st64(state + L.S_EPOCH, start)
-                st64(state + L.S_FENCED, 0)
-                st64(state + L.S_SM, block % ld64(state + L.S_SMS))
+                start = ld64(state + layout.S_SEQ) + 1
+                st64(state + layout.S_BLOCK0, start)
+                st64(state + layout.S_EPOCH, start)
+                st64(state + layout.S_FENCED, 0)
+                st64(state + layout.S_SM, block % ld64(state + layout.S_SMS))
                 for w in range(count):
-                    warp = warps + w * L.WARP_BYTES
-                    regs = ld64(warp + L.W_REGS)
-                    here = min(threads - w * L.LANES, L.LANES)
-                    st64(warp + L.W_ALIVE, (1 << here) - 1)
-                    st64(warp + L.W_BAR, 0)
-                    st64(warp + L.W_WAIT, 0)
-                    st64(warp + L.W_LOW, 0)
-                    st64(warp + L.W_SYNC, start)
-                    st64(warp + L.W_LOADS, 0)
-                    st64(warp + L.W_ISSUED, 0)
-                    set32(warp + L.W_PC, L.FULL, 0)
-                    set32(regs + ld64(state + L.S_CTAID_X), L.FULL, x)
-                    set32(regs + ld64(state + L.S_CTAID_Y), L.FULL, y)
-                    set32(regs + ld64(state + L.S_CTAID_Z), L.FULL, z)
+                    warp = warps + w * layout.WARP_BYTES
+                    regs = ld64(warp + layout.W_REGS)
+                    here = min(threads - w * layout.LANES, layout.LANES)
+                    st64(warp + layout.W_ALIVE, (1 << here) - 1)
+                    st64(warp + layout.W_BAR, 0)
+                    st64(warp + layout.W_WAIT, 0)
+                    st64(warp + layout.W_LOW, 0)
+                    st64(warp + layout.W_SYNC, start)
+                    st64(warp + layout.W_LOADS, 0)
+                    st64(warp + layout.W_ISSUED, 0)
+                    set32(warp + layout.W_PC, layout.FULL, 0)
+                    set32(regs + ld64(state + layout.S_CTAID_X), layout.FULL, x)
+                    set32(regs + ld64(state + layout.S_CTAID_Y), layout.FULL, y)
+                    set32(regs + ld64(state + layout.S_CTAID_Z), layout.FULL, z)
                 code = run_block(state)
                 if code:
-                    st64(state + L.S_FAULT_BX, x)
-                    st64(state + L.S_FAULT_BY, y)
-                    st64(state + L.S_FAULT_BZ, z)
+                    st64(state + layout.S_FAULT_BX, x)
+                    st64(state + layout.S_FAULT_BY, y)
+                    st64(state + layout.S_FAULT_BZ, z)
                     return code
                 issued = 0
                 for w in range(count):
-                    warp = warps + w * L.WARP_BYTES
-                    loads = ld64(warp + L.W_LOADS)
-                    issued += ld64(warp + L.W_ISSUED)
-                    st64(state + L.S_MAX_WARP_LOADS, max(ld64(state + L.S_MAX_WARP_LOADS), loads))
-                    st64(state + L.S_MAX_WARP_ISSUED, max(ld64(state + L.S_MAX_WARP_ISSUED), ld64(warp + L.W_ISSUED)))
-                    bump(state, L.S_SUM_WARP_LOADS, loads)
-                st64(state + L.S_MAX_BLOCK_ISSUED, max(ld64(state + L.S_MAX_BLOCK_ISSUED), issued))
-                bump(state, L.S_WARPS_RUN, count)
+                    warp = warps + w * layout.WARP_BYTES
+                    loads = ld64(warp + layout.W_LOADS)
+                    issued += ld64(warp + layout.W_ISSUED)
+                    st64(state + layout.S_MAX_WARP_LOADS, max(ld64(state + layout.S_MAX_WARP_LOADS), loads))
+                    st64(
+                        state + layout.S_MAX_WARP_ISSUED,
+                        max(ld64(state + layout.S_MAX_WARP_ISSUED), ld64(warp + layout.W_ISSUED)),
+                    )
+                    bump(state, layout.S_SUM_WARP_LOADS, loads)
+                st64(state + layout.S_MAX_BLOCK_ISSUED, max(ld64(state + layout.S_MAX_BLOCK_ISSUED), issued))
+                bump(state, layout.S_WARPS_RUN, count)
                 block += 1
     return 0

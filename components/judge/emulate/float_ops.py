@@ -5,14 +5,26 @@ moved by one unit where needed. approx functions return the correctly rounded re
 the hardware's, never outside its documented error.
 """
 
-from collections.abc import Callable
 from typing import Any
 
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 
-Builder = Any
-Value = Any
-Register = Callable[..., None]
+from components.judge.emulate.ir_tools import (
+    F32,
+    F64,
+    I8,
+    I16,
+    I32,
+    I64,
+    Builder,
+    Register,
+    Value,
+    call,
+    splat,
+    suffix,
+    unary,
+    vec,
+)
 
 
 def register(op: Register) -> None:
@@ -23,8 +35,6 @@ def register(op: Register) -> None:
 
 
 def _arithmetic(op: Register) -> None:
-    from components.judge.emulate.vector_ops import call, splat, suffix, unary, vec
-
     for kind in ("f32", "f64"):
         two = f"{kind} {kind}"
         for name in ("add", "sub", "mul", "div"):
@@ -127,15 +137,11 @@ def _arithmetic(op: Register) -> None:
 
 
 def _wide(b: Builder, x: Value) -> Value:
-    from components.judge.emulate.vector_ops import F64, vec
-
     return b.fpext(x, vec(F64))
 
 
 def _directed(b: Builder, exact: Value, mode: str) -> Value:
     """Round an (almost) exact f64 to f32 towards zero (rz), minus (rm) or plus infinity (rp)."""
-    from components.judge.emulate.vector_ops import F32, F64, I32, splat, vec
-
     near = b.fptrunc(exact, vec(F32))
     back = b.fpext(near, vec(F64))
     bits = b.bitcast(near, vec(I32))
@@ -160,8 +166,6 @@ def _directed(b: Builder, exact: Value, mode: str) -> Value:
 
 def _flush(b: Builder, x: Value) -> Value:
     """.ftz: a subnormal result becomes a zero of its sign."""
-    from components.judge.emulate.vector_ops import F32, I32, splat, vec
-
     bits = b.bitcast(x, vec(I32))
     small = b.icmp_unsigned("<", b.and_(bits, splat(I32, 0x7F800000)), splat(I32, 0x00800000))
     return b.bitcast(b.select(small, b.and_(bits, splat(I32, -0x80000000)), bits), vec(F32))
@@ -169,8 +173,6 @@ def _flush(b: Builder, x: Value) -> Value:
 
 def _tanh(b: Builder, x: Value) -> Value:
     """(e - 1) / (e + 1) with e = exp(2x) in f64, clamped where it has saturated."""
-    from components.judge.emulate.vector_ops import F32, F64, call, splat, suffix, vec
-
     wide = b.fpext(x, vec(F64))
     wide = call(b, f"llvm.minnum.{suffix(F64)}", vec(F64), splat(F64, 20.0), wide)
     wide = call(b, f"llvm.maxnum.{suffix(F64)}", vec(F64), splat(F64, -20.0), wide)
@@ -179,8 +181,6 @@ def _tanh(b: Builder, x: Value) -> Value:
 
 
 def _conversions(op: Register) -> None:
-    from components.judge.emulate.vector_ops import F32, F64, I8, I16, I32, I64, call, suffix, vec
-
     element = {"f32": F32, "f64": F64}
     integer = {8: I8, 16: I16, 32: I32, 64: I64}
     for sign in "su":
@@ -216,8 +216,6 @@ def _conversions(op: Register) -> None:
 
 def from_half(b: Builder, h: Value) -> Value:
     """binary16 bits in the low half of i32 lanes -> f32, exactly, by integer arithmetic (no F16C needed)."""
-    from components.judge.emulate.vector_ops import F32, I32, splat, vec
-
     sign = b.shl(b.and_(h, splat(I32, 0x8000)), splat(I32, 16))
     shifted = b.shl(b.and_(h, splat(I32, 0x7FFF)), splat(I32, 13))
     scaled = b.bitcast(b.fmul(b.bitcast(shifted, vec(F32)), splat(F32, 2.0**112)), vec(I32))
@@ -228,8 +226,6 @@ def from_half(b: Builder, h: Value) -> Value:
 
 def to_half(b: Builder, x: Value) -> Value:
     """f32 -> binary16 bits in i32 lanes, to nearest even."""
-    from components.judge.emulate.vector_ops import F32, I32, splat, vec
-
     bits = b.bitcast(x, vec(I32))
     sign = b.and_(b.lshr(bits, splat(I32, 16)), splat(I32, 0x8000))
     magnitude = b.and_(bits, splat(I32, 0x7FFFFFFF))
@@ -246,15 +242,11 @@ def to_half(b: Builder, x: Value) -> Value:
 
 def from_bfloat(b: Builder, h: Value) -> Value:
     """bfloat16 bits in the low half of i32 lanes -> f32."""
-    from components.judge.emulate.vector_ops import F32, I32, splat, vec
-
     return b.bitcast(b.shl(h, splat(I32, 16)), vec(F32))
 
 
 def to_bfloat(b: Builder, x: Value) -> Value:
     """f32 -> bfloat16 bits in i32 lanes, to nearest even; NaN becomes 0x7fff."""
-    from components.judge.emulate.vector_ops import I32, splat, vec
-
     bits = b.bitcast(x, vec(I32))
     odd = b.and_(b.lshr(bits, splat(I32, 16)), splat(I32, 1))
     value = b.lshr(b.add(b.add(bits, splat(I32, 0x7FFF)), odd), splat(I32, 16))
@@ -264,7 +256,6 @@ def to_bfloat(b: Builder, x: Value) -> Value:
 
 def _halves(op: Register) -> None:
     """f16, bf16 and their packed pairs; every product and sum is exact in f64, so each result is rounded once."""
-    from components.judge.emulate.vector_ops import F32, F64, I32, call, splat, suffix, vec
 
     def exact(b: Builder, name: str, values: list[Value]) -> Value:
         if name in ("add", "sub", "mul"):

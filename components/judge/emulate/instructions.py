@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 
-from components.judge.emulate import layout as L
+from components.judge.emulate import layout
 from components.judge.emulate.convert import convert
 from components.judge.emulate.ptx_text import Tampered, Unsupported
-from components.judge.emulate.transport import atomic, load, store
 from components.judge.emulate.translate import Register, Translator, type_parts
+from components.judge.emulate.transport import atomic, load, store
+from components.judge.emulate.warp_instructions import active, barrier, elect, fence, match, redux, shfl, vote
 
 Handler = Callable[[Translator, list[str], list[str]], None]
 KIND = {1: "b16", 2: "b16", 4: "b32", 8: "b64"}
@@ -247,12 +248,12 @@ def _cvta(t: Translator, parts: list[str], o: list[str]) -> None:
     space = next((p for p in parts if p in ("global", "shared", "local", "const", "param")), None)
     if space is None or space == "param" or parts[-1] not in ("u64", "b64"):
         raise Unsupported(".".join(parts), t.line)
-    base = {"shared": L.SHARED_WINDOW, "local": L.LOCAL_WINDOW}.get(space, 0)
+    base = {"shared": layout.SHARED_WINDOW, "local": layout.LOCAL_WINDOW}.get(space, 0)
     t.vector("add64lo", o[0], o[1], imm=-base if "to" in parts else base)
 
 
 def _isspacep(t: Translator, parts: list[str], o: list[str]) -> None:
-    shared, local = t.constant(L.SHARED_WINDOW, 8), t.constant(L.LOCAL_WINDOW, 8)
+    shared, local = t.constant(layout.SHARED_WINDOW, 8), t.constant(layout.LOCAL_WINDOW, 8)
     if parts[1].startswith("shared"):
         low = t.temporary("setp.ge.u64", o[1], shared)
         t.vector("and.p", o[0], low, t.temporary("setp.lt.u64", o[1], local))
@@ -274,14 +275,14 @@ def _brx(t: Translator, parts: list[str], o: list[str]) -> None:
     if targets is None:
         raise Unsupported(f"branch table {o[1]}", t.line)
     index = t.operand(o[0], "b32").offset
-    row = t.emit(L.OP_BRX, A=index, SIZE=len(targets))
+    row = t.emit(layout.OP_BRX, A=index, SIZE=len(targets))
     if t.guard != (t.true.offset, 0):
-        t.guard = (t.guard[0], t.guard[1] ^ L.FULL)
+        t.guard = (t.guard[0], t.guard[1] ^ layout.FULL)
         skip = f"{t.prefix}brx{row}"
         t.branch(skip)
         t.labels[skip] = len(t.rows) + len(targets)
         t.guard = (t.true.offset, 0)
-    t.rows[row][L.I_IMM // 8] = len(t.rows)
+    t.rows[row][layout.I_IMM // 8] = len(t.rows)
     for target in targets:
         t.branch(target)
 
@@ -290,7 +291,7 @@ def _return(t: Translator, parts: list[str], o: list[str]) -> None:
     if parts[0] == "ret" and t.prefix:
         t.branch(f"{t.prefix}end")
     else:
-        t.emit(L.OP_EXIT)
+        t.emit(layout.OP_EXIT)
 
 
 def _call(t: Translator, parts: list[str], o: list[str]) -> None:
@@ -301,88 +302,12 @@ def _call(t: Translator, parts: list[str], o: list[str]) -> None:
     name = names[0]
     if name in ("vprintf", "printf", "malloc", "free", "__assertfail"):
         if name == "__assertfail":
-            t.emit(L.OP_TRAP)
+            t.emit(layout.OP_TRAP)
             return
         raise Tampered(f"calls {name.removeprefix('v')}", t.line)
     results = groups[0] if o[0].startswith("(") else []
     arguments = groups[-1] if len(groups) > (1 if results else 0) else []
     t.inline(name, results, arguments)
-
-
-def _barrier(t: Translator, parts: list[str], o: list[str]) -> None:
-    if "warp" in parts:
-        t.emit(L.OP_WARPSYNC, V1=t.operand(o[0], "b32").offset)
-        return
-    flags, fields = 0, {}
-    kinds = {"popc": 1, "and": 2, "or": 3}
-    if "cluster" in parts or "arrive" in parts or not ({"sync", "red"} & set(parts)):
-        raise Unsupported(".".join(parts), t.line)
-    if "red" in parts:
-        kind = next(p for p in parts if p in kinds)
-        flags = L.F_NEGATE if o[-1].startswith("!") else 0
-        fields = {
-            "D": t.target(o[0], "b32" if kind == "popc" else "p").offset,
-            "C": t.operand(o[-1].lstrip("!"), "p").offset,
-            "IMM": kinds[kind],
-        }
-        o = o[1:-1]
-    count = t.operand(o[1], "b32") if len(o) > 1 else t.constant(0, 4)
-    t.emit(L.OP_BAR, A=t.operand(o[0] if o else "0", "b32").offset, B=count.offset, FLAGS=flags, **fields)
-
-
-def _shfl(t: Translator, parts: list[str], o: list[str]) -> None:
-    if parts[1] != "sync" or parts[-1] != "b32":
-        raise Unsupported(".".join(parts), t.line)
-    dst, _, predicate = o[0].partition("|")
-    fields = {name: t.operand(token, "b32").offset for name, token in zip(("A", "B", "C", "V1"), o[1:], strict=True)}
-    if predicate and predicate != "_":
-        fields["V0"] = t.target(predicate, "p").offset
-    t.emit(L.OP_SHFL, D=t.target(dst, "b32").offset, IMM=("up", "down", "bfly", "idx").index(parts[2]),
-           V2=t.allocate(4).offset, **fields)  # fmt: skip
-
-
-def _vote(t: Translator, parts: list[str], o: list[str]) -> None:
-    if parts[1] != "sync":
-        raise Unsupported(".".join(parts), t.line)
-    mode = ("ballot", "any", "all", "uni").index(parts[2])
-    dst = t.target(o[0], "b32" if mode == 0 else "p").offset
-    negate = L.F_NEGATE if o[1].startswith("!") else 0
-    source = t.operand(o[1].lstrip("!"), "p").offset
-    t.emit(L.OP_VOTE, D=dst, A=source, IMM=mode, FLAGS=negate, V1=t.operand(o[2], "b32").offset)
-
-
-def _redux(t: Translator, parts: list[str], o: list[str]) -> None:
-    name = parts[2] if parts[-1] not in ("s32",) or parts[2] not in ("min", "max") else f"{parts[2]}s"
-    if parts[-1] not in ("u32", "s32", "b32"):
-        raise Unsupported(".".join(parts), t.line)
-    code = {"add": 0, "min": 1, "max": 2, "mins": 3, "maxs": 4, "and": 5, "or": 6, "xor": 7}[name]
-    t.emit(L.OP_REDUX, D=t.target(o[0], "b32").offset, A=t.operand(o[1], "b32").offset, IMM=code,
-           V1=t.operand(o[2], "b32").offset)  # fmt: skip
-
-
-def _match(t: Translator, parts: list[str], o: list[str]) -> None:
-    size = type_parts(parts[-1], t.line)[1]
-    dst, _, predicate = o[0].partition("|")
-    fields = {"V0": t.target(predicate, "p").offset} if predicate and predicate != "_" else {}
-    t.emit(L.OP_MATCH, D=t.target(dst, "b32").offset, A=t.operand(o[1], KIND[size]).offset, SIZE=size,
-           IMM=("any", "all").index(parts[1]), V1=t.operand(o[2], "b32").offset, **fields)  # fmt: skip
-
-
-def _elect(t: Translator, parts: list[str], o: list[str]) -> None:
-    dst, _, predicate = o[0].partition("|")
-    fields = {"V0": t.target(predicate, "p").offset} if predicate and predicate != "_" else {}
-    t.emit(L.OP_ELECT, D=t.target(dst, "b32").offset, A=t.constant(0, 4).offset, V1=t.operand(o[1], "b32").offset,
-           **fields)  # fmt: skip
-
-
-def _active(t: Translator, parts: list[str], o: list[str]) -> None:
-    t.emit(L.OP_ACTIVE, D=t.target(o[0], "b32").offset)
-
-
-def _fence(t: Translator, parts: list[str], o: list[str]) -> None:
-    if "proxy" in parts or "cluster" in parts:
-        raise Unsupported(".".join(parts), t.line)
-    t.emit(L.OP_NOP if "cta" in parts else L.OP_FENCE)
 
 
 def _hint(t: Translator, parts: list[str], o: list[str]) -> None:
@@ -396,7 +321,7 @@ def _hint(t: Translator, parts: list[str], o: list[str]) -> None:
     elif parts[0] in ("discard", "prefetchu"):
         raise Unsupported(".".join(parts), t.line)
     else:
-        t.emit(L.OP_NOP)
+        t.emit(layout.OP_NOP)
 
 
 def _testp(t: Translator, parts: list[str], o: list[str]) -> None:
@@ -404,7 +329,7 @@ def _testp(t: Translator, parts: list[str], o: list[str]) -> None:
 
 
 def _trap(t: Translator, parts: list[str], o: list[str]) -> None:
-    t.emit(L.OP_TRAP)
+    t.emit(layout.OP_TRAP)
 
 
 HANDLERS: dict[str, Handler] = {
@@ -416,12 +341,12 @@ HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(("popc", "clz", "brev", "bfind", "sad", "copysign"), _count),
     **dict.fromkeys(("selp", "slct"), _select),
     **dict.fromkeys(("ret", "exit"), _return),
-    **dict.fromkeys(("bar", "barrier"), _barrier),
-    **dict.fromkeys(("membar", "fence"), _fence),
+    **dict.fromkeys(("bar", "barrier"), barrier),
+    **dict.fromkeys(("membar", "fence"), fence),
     **dict.fromkeys(("prefetch", "prefetchu", "discard", "createpolicy", "applypriority", "nanosleep"), _hint),
     "mov": _mov, "setp": _setp, "set": _set, "lop3": _lop3, "prmt": _prmt, "shf": _shf, "bfe": _bfe, "bfi": _bfi,
-    "cvta": _cvta, "isspacep": _isspacep, "bra": _bra, "brx": _brx, "call": _call, "shfl": _shfl, "vote": _vote,
-    "redux": _redux, "match": _match, "elect": _elect, "activemask": _active, "testp": _testp, "cvt": convert,
+    "cvta": _cvta, "isspacep": _isspacep, "bra": _bra, "brx": _brx, "call": _call, "shfl": shfl, "vote": vote,
+    "redux": redux, "match": match, "elect": elect, "activemask": active, "testp": _testp, "cvt": convert,
     "ld": load, "ldu": load, "st": store, "atom": atomic, "red": atomic,
     "trap": _trap,
 }  # fmt: skip

@@ -45,7 +45,7 @@ W_PC, W_BARID, W_BARCOUNT = 0, 128, 256
 WARP_BYTES = 512
 
 # the machine's state: pointers, sizes, counters, the fault
-(S_CODE, S_CODE_LEN, S_BUFFERS, S_BUFFER_COUNT, S_SHARED_BUFFER, S_SHARED_LEN) = (8 * k for k in range(0, 6))
+(S_CODE, S_CODE_LEN, S_BUFFERS, S_BUFFER_COUNT, S_SHARED_BUFFER, S_SHARED_LEN) = (8 * k for k in range(6))
 (S_LOCAL, S_LOCAL_LEN, S_WARPS, S_WARP_COUNT, S_THREADS, S_BX) = (8 * k for k in range(6, 12))
 (S_BY, S_BZ, S_GX, S_GY, S_GZ, S_BLOCKS) = (8 * k for k in range(12, 18))
 (S_SM, S_L1, S_L1_TICK, S_SCRATCH, S_SEQ, S_BUDGET_END) = (8 * k for k in range(18, 24))

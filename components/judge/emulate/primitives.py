@@ -7,15 +7,27 @@ virtual addresses, one a lane.
 from collections.abc import Callable
 from typing import Any
 
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import types
 from numba.extending import intrinsic
 
-from components.judge.emulate import layout as L
-from components.judge.emulate.vector_ops import F32, F64, I1, I8, I16, I32, I64, broadcast, call, splat, switch, vec
-
-Builder = Any
-Value = Any
+from components.judge.emulate import layout
+from components.judge.emulate.ir_tools import (
+    F32,
+    F64,
+    I1,
+    I8,
+    I16,
+    I32,
+    I64,
+    Builder,
+    Value,
+    broadcast,
+    call,
+    splat,
+    vec,
+)
+from components.judge.emulate.vector_ops import switch
 
 
 def _intrinsic(arity: int, emit: Callable[..., Any], returns: bool = True) -> Any:
@@ -26,13 +38,18 @@ def _intrinsic(arity: int, emit: Callable[..., Any], returns: bool = True) -> An
         value = emit(builder, *arguments)
         return value if returns else context.get_dummy_value()
 
-    def typer(*arguments: Any) -> Any:
+    def typed() -> Any:
         return result(*[types.int64] * arity), codegen
 
-    names = ", ".join(f"a{k}" for k in range(arity))
-    scope: dict[str, Any] = {"typer": typer}
-    exec(f"def wrapped(typingctx, {names}):\n    return typer()\n", scope)  # numba reads the arity from the signature
-    return intrinsic(scope["wrapped"])
+    # numba reads the number of arguments from the signature
+    functions: dict[int, Any] = {
+        1: lambda typingctx, a: typed(),
+        2: lambda typingctx, a, b: typed(),
+        3: lambda typingctx, a, b, c: typed(),
+        4: lambda typingctx, a, b, c, d: typed(),
+        5: lambda typingctx, a, b, c, d, e: typed(),
+    }
+    return intrinsic(functions[arity])
 
 
 def _pointer(b: Builder, address: Value, kind: Any) -> Value:
@@ -194,12 +211,12 @@ unit_map = _intrinsic(4, _unit_map)
 
 def _find_way(b: Builder, tags: Value, tag: Value) -> Value:
     """The way (0-7) of an L1 set that holds the tag; 8 when none does."""
-    kind = ir.VectorType(I64, L.L1_WAYS)
+    kind = ir.VectorType(I64, layout.L1_WAYS)
     have = b.load(_pointer(b, tags, kind), align=8)
     want = b.insert_element(ir.Constant(kind, ir.Undefined), tag, I32(0))
-    want = b.shuffle_vector(want, want, ir.Constant(ir.VectorType(I32, L.L1_WAYS), [0] * L.L1_WAYS))
+    want = b.shuffle_vector(want, want, ir.Constant(ir.VectorType(I32, layout.L1_WAYS), [0] * layout.L1_WAYS))
     same = b.zext(b.bitcast(b.icmp_signed("==", have, want), I8), I64)
-    return call(b, "llvm.cttz.i64", I64, b.or_(same, I64(1 << L.L1_WAYS)), I1(0))
+    return call(b, "llvm.cttz.i64", I64, b.or_(same, I64(1 << layout.L1_WAYS)), I1(0))
 
 
 find_way = _intrinsic(2, _find_way)
@@ -268,8 +285,8 @@ def _vector_step(b: Builder, instruction: Value, registers: Value, active: Value
     def field(offset: int) -> Value:
         return b.load(_pointer(b, b.add(instruction, I64(offset)), I64), align=8)
 
-    fields = tuple(field(o) for o in (L.I_D, L.I_A, L.I_B, L.I_C, L.I_V0))
-    switch(b, field(L.I_OP), registers, fields, field(L.I_IMM), active)
+    fields = tuple(field(o) for o in (layout.I_D, layout.I_A, layout.I_B, layout.I_C, layout.I_V0))
+    switch(b, field(layout.I_OP), registers, fields, field(layout.I_IMM), active)
 
 
 vector_step = _intrinsic(3, _vector_step, returns=False)  # (instruction, registers, mask)

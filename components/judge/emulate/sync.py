@@ -1,20 +1,19 @@
 """Warp-wide primitives: shuffle, vote, match, reduce, __syncwarp; lanes that their mask names are waited for."""
 
-from numba import njit
-
-from components.judge.emulate import layout as L
-from components.judge.emulate.memory import OPTIONS, bump, fault
+from components.judge.emulate import layout
+from components.judge.emulate.faults import bump, fault
+from components.judge.emulate.jit import jit
 from components.judge.emulate.primitives import equal32, ld32, ld64, lowest, popcount, set32, st32, st64
 
 UNDEFINED = 0x7FC0DEAD  # what a lane outside the shuffle gives: a NaN as f32, far out of range as an index
 
 
-@njit(**OPTIONS)
-def sync_step(state, warp, number, ins, pc, act, active):
+@jit
+def sync_step(state: int, warp: int, number: int, ins: int, pc: int, act: int, active: int) -> int:
     """Run one primitive; 0: every lane of `act` goes on, 1: some wait (pcs are stored), < 0: a fault."""
-    regs = ld64(warp + L.W_REGS)
-    masks = regs + ld64(ins + L.I_V1)
-    bump(state, L.S_WARP_SYNCS, 1)
+    regs = ld64(warp + layout.W_REGS)
+    masks = regs + ld64(ins + layout.I_V1)
+    bump(state, layout.S_WARP_SYNCS, 1)
     split = 0
     left = active
     while left:
@@ -23,45 +22,45 @@ def sync_step(state, warp, number, ins, pc, act, active):
         left &= ~group
         stranger = group & ~mask
         if stranger:
-            return -fault(state, L.FAULT_MASK, number, lowest(stranger), -1, mask, 0)
-        waiting = ld64(warp + L.W_WAIT)
-        joined = equal32(warp + L.W_PC, equal32(masks, waiting, mask), pc)
+            return -fault(state, layout.FAULT_MASK, number, lowest(stranger), -1, mask, 0)
+        waiting = ld64(warp + layout.W_WAIT)
+        joined = equal32(warp + layout.W_PC, equal32(masks, waiting, mask), pc)
         have = group | joined
-        if mask & ld64(warp + L.W_ALIVE) & ~have:
-            st64(warp + L.W_WAIT, waiting | group)
-            set32(warp + L.W_PC, group, pc)
+        if mask & ld64(warp + layout.W_ALIVE) & ~have:
+            st64(warp + layout.W_WAIT, waiting | group)
+            set32(warp + layout.W_PC, group, pc)
             split = 1
             continue
         if joined:
-            st64(warp + L.W_WAIT, waiting & ~joined)
-            set32(warp + L.W_PC, joined, pc + 1)
+            st64(warp + layout.W_WAIT, waiting & ~joined)
+            set32(warp + layout.W_PC, joined, pc + 1)
             split = 1
         exchange(ins, regs, have)
-        st64(warp + L.W_SYNC, ld64(state + L.S_SEQ))
-        set32(warp + L.W_PC, group, pc + 1)
+        st64(warp + layout.W_SYNC, ld64(state + layout.S_SEQ))
+        set32(warp + layout.W_PC, group, pc + 1)
     if split:
-        set32(warp + L.W_PC, act & ~active, pc + 1)
+        set32(warp + layout.W_PC, act & ~active, pc + 1)
     return split
 
 
-@njit(**OPTIONS)
-def set_predicate(address, have, bits):
+@jit
+def set_predicate(address: int, have: int, bits: int) -> None:
     """Write the lanes `have` of a predicate register."""
     st32(address, (ld32(address) & ~have) | (bits & have))
 
 
-@njit(**OPTIONS)
-def exchange(ins, regs, have):
+@jit
+def exchange(ins: int, regs: int, have: int) -> None:
     """Carry out the primitive among the lanes `have`."""
-    op = ld64(ins + L.I_OP)
-    imm = ld64(ins + L.I_IMM)
-    dst = regs + ld64(ins + L.I_D)
-    src = regs + ld64(ins + L.I_A)
-    if op == L.OP_SHFL:
+    op = ld64(ins + layout.I_OP)
+    imm = ld64(ins + layout.I_IMM)
+    dst = regs + ld64(ins + layout.I_D)
+    src = regs + ld64(ins + layout.I_A)
+    if op == layout.OP_SHFL:
         shuffle(ins, regs, have)
-    elif op == L.OP_VOTE:
+    elif op == layout.OP_VOTE:
         bits = ld32(src)
-        if ld64(ins + L.I_FLAGS) & L.F_NEGATE:
+        if ld64(ins + layout.I_FLAGS) & layout.F_NEGATE:
             bits = ~bits
         bits &= have
         if imm == 0:
@@ -73,16 +72,16 @@ def exchange(ins, regs, have):
             elif imm == 3:
                 good = bits == have or bits == 0
             set_predicate(dst, have, have if good else 0)
-    elif op == L.OP_REDUX:
+    elif op == layout.OP_REDUX:
         set32(dst, have, reduce_lanes(src, have, imm))
-    elif op == L.OP_MATCH:
+    elif op == layout.OP_MATCH:
         left = have
         every = have
         while left:
             lane = lowest(left)
-            if ld64(ins + L.I_SIZE) == 8:
+            if ld64(ins + layout.I_SIZE) == 8:
                 same = 0
-                for other in range(L.LANES):
+                for other in range(layout.LANES):
                     if (have >> other) & 1 and ld64(src + 8 * other) == ld64(src + 8 * lane):
                         same |= 1 << other
             else:
@@ -93,24 +92,24 @@ def exchange(ins, regs, have):
                 set32(dst, same, same)
         if imm == 1:
             set32(dst, have, every if every == have else 0)
-            if ld64(ins + L.I_V0) >= 0:
-                set_predicate(regs + ld64(ins + L.I_V0), have, have if every == have else 0)
-    elif op == L.OP_ELECT:
+            if ld64(ins + layout.I_V0) >= 0:
+                set_predicate(regs + ld64(ins + layout.I_V0), have, have if every == have else 0)
+    elif op == layout.OP_ELECT:
         set32(dst, have, lowest(have))
-        if ld64(ins + L.I_V0) >= 0:
-            set_predicate(regs + ld64(ins + L.I_V0), have, have & -have)
+        if ld64(ins + layout.I_V0) >= 0:
+            set_predicate(regs + ld64(ins + layout.I_V0), have, have & -have)
 
 
-@njit(**OPTIONS)
-def reduce_lanes(src, have, operation):
+@jit
+def reduce_lanes(src: int, have: int, operation: int) -> int:
     """redux.sync: 0 add, 1 min.u32, 2 max.u32, 3 min.s32, 4 max.s32, 5 and, 6 or, 7 xor."""
-    result = ld32(src + 4 * lowest(have))
+    result: int = ld32(src + 4 * lowest(have))
     left = have & (have - 1)
     while left:
         value = ld32(src + 4 * lowest(left))
         left &= left - 1
         if operation == 0:
-            result = (result + value) & L.FULL
+            result = (result + value) & layout.FULL
         elif operation == 1:
             result = min(result, value)
         elif operation == 2:
@@ -128,14 +127,14 @@ def reduce_lanes(src, have, operation):
     return result
 
 
-@njit(**OPTIONS)
-def shuffle(ins, regs, have):
+@jit
+def shuffle(ins: int, regs: int, have: int) -> None:
     """shfl.sync: up, down, bfly, idx with the segment mask and clamp of PTX."""
-    mode = ld64(ins + L.I_IMM)
-    src = regs + ld64(ins + L.I_A)
-    lanes = regs + ld64(ins + L.I_B)
-    clamps = regs + ld64(ins + L.I_C)
-    spare = regs + ld64(ins + L.I_V2)
+    mode = ld64(ins + layout.I_IMM)
+    src = regs + ld64(ins + layout.I_A)
+    lanes = regs + ld64(ins + layout.I_B)
+    clamps = regs + ld64(ins + layout.I_C)
+    spare = regs + ld64(ins + layout.I_V2)
     inside = 0
     left = have
     while left:
@@ -167,64 +166,64 @@ def shuffle(ins, regs, have):
             value = ld32(src + 4 * other)
         st32(spare + 4 * lane, value)
     left = have
-    dst = regs + ld64(ins + L.I_D)
+    dst = regs + ld64(ins + layout.I_D)
     while left:
         lane = lowest(left)
         left &= left - 1
         st32(dst + 4 * lane, ld32(spare + 4 * lane))
-    if ld64(ins + L.I_V0) >= 0:
-        set_predicate(regs + ld64(ins + L.I_V0), have, inside)
+    if ld64(ins + layout.I_V0) >= 0:
+        set_predicate(regs + ld64(ins + layout.I_V0), have, inside)
 
 
-@njit(**OPTIONS)
-def resolve_barriers(state):
+@jit
+def resolve_barriers(state: int) -> int:
     """Release every barrier that is complete; the number of barriers released."""
     released = 0
-    warps = ld64(state + L.S_WARPS)
-    count = ld64(state + L.S_WARP_COUNT)
+    warps = ld64(state + layout.S_WARPS)
+    count = ld64(state + layout.S_WARP_COUNT)
     alive = 0
     for w in range(count):
-        alive += popcount(ld64(warps + w * L.WARP_BYTES + L.W_ALIVE))
+        alive += popcount(ld64(warps + w * layout.WARP_BYTES + layout.W_ALIVE))
     for barrier in range(16):
         arrived = 0
         expected = 0
         votes = 0
         for w in range(count):
-            warp = warps + w * L.WARP_BYTES
-            here = equal32(warp + L.W_BARID, ld64(warp + L.W_BAR), barrier)
+            warp = warps + w * layout.WARP_BYTES
+            here = equal32(warp + layout.W_BARID, ld64(warp + layout.W_BAR), barrier)
             arrived += popcount(here)
             if here:
-                expected = max(expected, ld32(warp + L.W_BARCOUNT + 4 * lowest(here)))
-                ins = ld64(state + L.S_CODE) + (ld32(warp + L.W_PC + 4 * lowest(here)) - 1) * L.INS_BYTES
-                if ld64(ins + L.I_IMM) != 0:
-                    bits = ld32(ld64(warp + L.W_REGS) + ld64(ins + L.I_C))
-                    if ld64(ins + L.I_FLAGS) & L.F_NEGATE:
+                expected = max(expected, ld32(warp + layout.W_BARCOUNT + 4 * lowest(here)))
+                ins = ld64(state + layout.S_CODE) + (ld32(warp + layout.W_PC + 4 * lowest(here)) - 1) * layout.INS_BYTES
+                if ld64(ins + layout.I_IMM) != 0:
+                    bits = ld32(ld64(warp + layout.W_REGS) + ld64(ins + layout.I_C))
+                    if ld64(ins + layout.I_FLAGS) & layout.F_NEGATE:
                         bits = ~bits
                     votes += popcount(bits & here)
         if arrived == 0 or arrived < (expected if expected else alive):
             continue
         released += 1
         for w in range(count):
-            warp = warps + w * L.WARP_BYTES
-            here = equal32(warp + L.W_BARID, ld64(warp + L.W_BAR), barrier)
+            warp = warps + w * layout.WARP_BYTES
+            here = equal32(warp + layout.W_BARID, ld64(warp + layout.W_BAR), barrier)
             left = here
             while left:
                 lane = lowest(left)
-                pc = ld32(warp + L.W_PC + 4 * lane)
-                same = equal32(warp + L.W_PC, left, pc)
+                pc = ld32(warp + layout.W_PC + 4 * lane)
+                same = equal32(warp + layout.W_PC, left, pc)
                 left &= ~same
-                ins = ld64(state + L.S_CODE) + (pc - 1) * L.INS_BYTES
-                kind = ld64(ins + L.I_IMM)
-                dst = ld64(warp + L.W_REGS) + ld64(ins + L.I_D)
+                ins = ld64(state + layout.S_CODE) + (pc - 1) * layout.INS_BYTES
+                kind = ld64(ins + layout.I_IMM)
+                dst = ld64(warp + layout.W_REGS) + ld64(ins + layout.I_D)
                 if kind == 1:
                     set32(dst, same, votes)
                 elif kind == 2:
                     set_predicate(dst, same, same if votes == arrived else 0)
                 elif kind == 3:
                     set_predicate(dst, same, same if votes else 0)
-            st64(warp + L.W_BAR, ld64(warp + L.W_BAR) & ~here)
+            st64(warp + layout.W_BAR, ld64(warp + layout.W_BAR) & ~here)
             if here:
-                st64(warp + L.W_SYNC, ld64(state + L.S_SEQ) + 1)
+                st64(warp + layout.W_SYNC, ld64(state + layout.S_SEQ) + 1)
     if released:
-        st64(state + L.S_EPOCH, ld64(state + L.S_SEQ) + 1)
+        st64(state + layout.S_EPOCH, ld64(state + layout.S_SEQ) + 1)
     return released

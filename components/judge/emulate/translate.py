@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from components.judge.emulate import layout as L
+from components.judge.emulate import layout
 from components.judge.emulate.ptx_text import (
     BYTES,
     Function,
@@ -127,7 +127,7 @@ class Translator:
     def allocate(self, slot: int) -> Register:
         """A fresh register of `slot` bytes a lane (1: predicate)."""
         place = Register(self.size, slot)
-        self.size += 8 if slot == 1 else L.LANES * slot
+        self.size += 8 if slot == 1 else layout.LANES * slot
         if self.size > MAX_REGISTER_BYTES:
             raise Unsupported("too many registers", self.line)
         return place
@@ -180,7 +180,7 @@ class Translator:
         if token in SPECIAL:
             return self.special_register(token)
         if token == "WARP_SZ":
-            return self.constant(L.LANES, slot)
+            return self.constant(layout.LANES, slot)
         if re.fullmatch(r"0[fF][0-9a-fA-F]{8}", token):
             return self.constant(int(token[2:], 16), 4)
         if re.fullmatch(r"0[dD][0-9a-fA-F]{16}", token):
@@ -213,14 +213,14 @@ class Translator:
         """Append a row; fields are names of layout constants without I_."""
         if len(self.rows) >= MAX_INSTRUCTIONS:
             raise Unsupported("too many instructions", self.line)
-        row = [0] * L.INS_WORDS
-        for offset in (L.I_V0, L.I_V1, L.I_V2, L.I_V3):
+        row = [0] * layout.INS_WORDS
+        for offset in (layout.I_V0, layout.I_V1, layout.I_V2, layout.I_V3):
             row[offset // 8] = -1
-        row[L.I_OP // 8], row[L.I_VEC // 8] = op, 1
-        row[L.I_GUARD // 8], row[L.I_GXOR // 8] = self.guard
-        row[L.I_LINE // 8] = self.line or 0
+        row[layout.I_OP // 8], row[layout.I_VEC // 8] = op, 1
+        row[layout.I_GUARD // 8], row[layout.I_GXOR // 8] = self.guard
+        row[layout.I_LINE // 8] = self.line or 0
         for name, value in fields.items():
-            row[getattr(L, f"I_{name}") // 8] = value
+            row[getattr(layout, f"I_{name}") // 8] = value
         self.rows.append(row)
         return len(self.rows) - 1
 
@@ -230,7 +230,7 @@ class Translator:
         if number is None:
             raise Unsupported(name, self.line)
         row = OPS[name]
-        kinds = [k for k in row.src if k != "n"]
+        kinds = row.registers
         if len(kinds) != len(sources):
             raise Unsupported(f"{name} with {len(sources)} operands", self.line)
         places = [self.operand(s, k) for s, k in zip(sources, kinds, strict=True)]
@@ -254,7 +254,7 @@ class Translator:
         base, offset = match.group(1), integer(match.group(2) or "0")
         place = self.find(base)
         if place is not None and place.slot != 1:
-            return place.offset, offset, L.F_ADDR32 if place.slot == 4 else 0
+            return place.offset, offset, layout.F_ADDR32 if place.slot == 4 else 0
         if base in self.variables:
             return self.constant(self.variables[base][1], 8).offset, offset, 0
         if re.fullmatch(r"\d+", base):
@@ -276,12 +276,12 @@ class Translator:
         """Translate the entry."""
         self.body(self.entry.body)
         self.guard = (self.true.offset, 0)
-        self.emit(L.OP_EXIT)
+        self.emit(layout.OP_EXIT)
         for row, label, line in self.fixups:
             if label not in self.labels:
                 raise Unsupported(f"branch to {label.split(':')[-1]}", line)
-            self.rows[row][L.I_IMM // 8] = self.labels[label]
-        self.emit(L.OP_EXIT)  # a label at the very end has a row to land on
+            self.rows[row][layout.I_IMM // 8] = self.labels[label]
+        self.emit(layout.OP_EXIT)  # a label at the very end has a row to land on
         return EntryCode(
             self.entry.name,
             self.entry.parameters,
@@ -350,13 +350,13 @@ class Translator:
             predicate = self.find(match.group(2))
             if predicate is None or predicate.slot != 1:
                 raise Unsupported(f"guard {match.group(2)}", self.line)
-            self.guard = (predicate.offset, L.FULL if match.group(1) else 0)
+            self.guard = (predicate.offset, layout.FULL if match.group(1) else 0)
             text = match.group(3)
         name, _, rest = text.partition(" ")
         translate(self, name.split("."), split_operands(rest))
         self.guard = (self.true.offset, 0)
 
-    def branch(self, label: str, op: int = L.OP_BRA, **fields: int) -> None:
+    def branch(self, label: str, op: int = layout.OP_BRA, **fields: int) -> None:
         """Emit a branch to a label that may come later."""
         self.fixups.append((self.emit(op, **fields), label, self.line))
 
@@ -373,7 +373,7 @@ class Translator:
         saved = (self.scopes, self.slots, self.prefix, self.guard, self.variables, self.line)
         end = f"c{self.calls}:end"
         if self.guard != (self.true.offset, 0):
-            self.guard = (self.guard[0], self.guard[1] ^ L.FULL)
+            self.guard = (self.guard[0], self.guard[1] ^ layout.FULL)
             self.branch(end)
             self.guard = (self.true.offset, 0)
         formal = [*function.results, *function.parameters]
@@ -384,7 +384,7 @@ class Translator:
         self.scopes, self.slots, self.prefix, self.guard, self.variables, self.line = saved
         self.depth -= 1
         self.labels[end] = len(self.rows)
-        self.emit(L.OP_NOP)
+        self.emit(layout.OP_NOP)
 
 
 def type_parts(name: str, line: int | None) -> tuple[str, int]:

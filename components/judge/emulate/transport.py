@@ -2,12 +2,12 @@
 
 import re
 
-from components.judge.emulate import layout as L
+from components.judge.emulate import layout
 from components.judge.emulate.primitives import ATOMIC_OPERATIONS
 from components.judge.emulate.ptx_text import Tampered, Unsupported
 from components.judge.emulate.translate import Register, Translator, type_parts
 
-SPACES = {"global": L.SP_GLOBAL, "shared": L.SP_SHARED, "local": L.SP_LOCAL, "const": L.SP_CONST}
+SPACES = {"global": layout.SP_GLOBAL, "shared": layout.SP_SHARED, "local": layout.SP_LOCAL, "const": layout.SP_CONST}
 STRONG = {"volatile", "relaxed", "acquire", "release", "mmio"}
 IGNORED = {"ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "gpu", "sys", "cta", "weak", "noftz", "uni"}
 HINTS = re.compile(r"L1::(no_allocate|evict_\w+)$|L2::(64B|128B|256B|cache_hint|evict_(normal|first))$")
@@ -15,7 +15,7 @@ HINTS = re.compile(r"L1::(no_allocate|evict_\w+)$|L2::(64B|128B|256B|cache_hint|
 
 def _modifiers(t: Translator, parts: list[str]) -> tuple[int, int, int]:
     """(space, vector length, flags); unknown modifiers are refused."""
-    space, vector, flags = L.SP_GENERIC, 1, 0
+    space, vector, flags = layout.SP_GENERIC, 1, 0
     for part in parts[1:-1]:
         base = part.split("::")[0]
         if base in SPACES and part in (base, "shared::cta"):
@@ -23,7 +23,7 @@ def _modifiers(t: Translator, parts: list[str]) -> tuple[int, int, int]:
         elif part in ("v2", "v4", "v8"):
             vector = int(part[1])
         elif part in STRONG:
-            flags |= L.F_STRONG
+            flags |= layout.F_STRONG
         elif "evict_last" in part and part.startswith("L2"):
             raise Tampered(f"pins L2: {'.'.join(parts)}", t.line)
         elif part not in IGNORED and not HINTS.match(part) and part not in ATOMIC_OPERATIONS:
@@ -64,7 +64,7 @@ def load(t: Translator, parts: list[str], o: list[str]) -> None:
         registers.append(-1 if found is None else found.offset)
     for start in range(0, count, 4):
         fields = {f"V{k}": r for k, r in enumerate(registers[start : start + 4])}
-        t.emit(L.OP_LD, A=place, IMM=offset + start * size, SIZE=size, VEC=min(4, count), SPACE=space, KIND=kind,
+        t.emit(layout.OP_LD, A=place, IMM=offset + start * size, SIZE=size, VEC=min(4, count), SPACE=space, KIND=kind,
                FLAGS=flags | narrow, **fields)  # fmt: skip
     for temporary, name in targets:
         t.vector(f"widen.{'s' if letter == 's' else 'u'}32", name, temporary)
@@ -83,7 +83,7 @@ def store(t: Translator, parts: list[str], o: list[str]) -> None:
         _store_parameter(t, parts, o, size)
         return
     space, count, flags = _modifiers(t, parts)
-    if space == L.SP_CONST:
+    if space == layout.SP_CONST:
         raise Unsupported(".".join(parts), t.line)
     _own_memory(t, o[0])
     place, offset, narrow = t.address(o[0])
@@ -99,7 +99,7 @@ def store(t: Translator, parts: list[str], o: list[str]) -> None:
         registers.append(found.offset)
     for start in range(0, count, 4):
         fields = {f"V{k}": r for k, r in enumerate(registers[start : start + 4])}
-        t.emit(L.OP_ST, A=place, IMM=offset + start * size, SIZE=size, VEC=min(4, count), SPACE=space,
+        t.emit(layout.OP_ST, A=place, IMM=offset + start * size, SIZE=size, VEC=min(4, count), SPACE=space,
                FLAGS=flags | narrow, **fields)  # fmt: skip
 
 
@@ -115,7 +115,12 @@ def atomic(t: Translator, parts: list[str], o: list[str]) -> None:
     operation = next((p for p in parts[1:-1] if p in ATOMIC_OPERATIONS), None)
     letter, size = type_parts(parts[-1], t.line)
     space, count, _ = _modifiers(t, parts)
-    if operation is None or size < 4 or count > 1 or space not in (L.SP_GLOBAL, L.SP_SHARED, L.SP_GENERIC):
+    if (
+        operation is None
+        or size < 4
+        or count > 1
+        or space not in (layout.SP_GLOBAL, layout.SP_SHARED, layout.SP_GENERIC)
+    ):
         raise Unsupported(".".join(parts), t.line)
     if letter == "f" and operation not in ("add", "exch", "min", "max"):
         raise Unsupported(".".join(parts), t.line)
@@ -129,8 +134,19 @@ def atomic(t: Translator, parts: list[str], o: list[str]) -> None:
     value = t.operand(o[2], word)
     swap = t.operand(o[3], word) if operation == "cas" else t.constant(0, 8)
     kind = {"f": 4 + (size == 8)}.get(letter, (2 if size == 8 else 0) + (letter == "s"))
-    t.emit(L.OP_ATOM, D=-1 if o[0] == "_" else t.target(o[0], word).offset, A=place, B=value.offset, C=swap.offset,
-           IMM=offset, SIZE=size, SPACE=space, KIND=kind, FLAGS=narrow, V0=ATOMIC_OPERATIONS.index(operation))  # fmt: skip
+    t.emit(
+        layout.OP_ATOM,
+        D=-1 if o[0] == "_" else t.target(o[0], word).offset,
+        A=place,
+        B=value.offset,
+        C=swap.offset,
+        IMM=offset,
+        SIZE=size,
+        SPACE=space,
+        KIND=kind,
+        FLAGS=narrow,
+        V0=ATOMIC_OPERATIONS.index(operation),
+    )
 
 
 def _load_parameter(t: Translator, parts: list[str], o: list[str], letter: str, size: int) -> None:

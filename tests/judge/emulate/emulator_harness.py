@@ -1,14 +1,14 @@
 """Compile a small CUDA kernel with NVRTC and run it on the interpreter."""
 
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from components.judge.emulate.machine import EmuBuffer, EmuLaunch, Emulation, EmulatorLimits, load_ptx, run
+from components.judge.emulate.machine import EmuBuffer, Emulation, EmulatorLimits, EmuLaunch, load_ptx, run
 
 
-@lru_cache(maxsize=None)
+@cache
 def compile_ptx(source: str, arch: str = "sm_90") -> str:
     """PTX with line information."""
     from cuda.bindings import nvrtc

@@ -1,13 +1,15 @@
 """Every fault kind: its status, source line, block and thread; and the honest programs next to each."""
 
+# ruff: noqa: E501  (CUDA sources)
+
 import numpy as np
 import pytest
 
 from components.judge.emulate.machine import (
     EmuBuffer,
-    EmuLaunch,
     Emulation,
     EmulatorLimits,
+    EmuLaunch,
     Tampered,
     Unsupported,
     load_ptx,

@@ -1,10 +1,12 @@
 """Warp primitives, barriers, atomics, memory forms, control flow: exact results against numpy."""
 
+# ruff: noqa: E501  (CUDA sources)
+
 import numpy as np
 import pytest
-from tests.judge.emulate.emulator_harness import execute
 
 from components.judge.emulate.machine import EmulatorLimits
+from tests.judge.emulate.emulator_harness import execute
 
 X = np.random.default_rng(3).standard_normal(256).astype(np.float32)
 HEAD = 'extern "C" __global__ void k'

@@ -1,0 +1,115 @@
+"""Initialisation and races: shadow words of buffers that may be written and of shared memory."""
+
+from components.judge.emulate import layout
+from components.judge.emulate.faults import fault
+from components.judge.emulate.jit import jit
+from components.judge.emulate.primitives import ld32, ld64, lowest, st64
+
+
+@jit
+def track(
+    state: int,
+    warp: int,
+    number: int,
+    ins: int,
+    active: int,
+    scratch: int,
+    buffer: int,
+    index: int,
+    base: int,
+    size: int,
+    shared: int,
+) -> int:
+    """Initialisation and races, one 4-byte word at a time.
+
+    A word's shadow is (sequence number << 11 | flag << 10 | thread) of its last writer (flag: atomic) and of its last
+    reader (flag: more than one warp). Warp instructions are numbered through a run, so comparing a number with the
+    block's start, its last barrier and the warp's last synchronisation says whether the two accesses are ordered. A
+    plain store of the value that is already there does not race (the outcome is the same in any order); stores
+    under 4 bytes only mark the word as written.
+    """
+    op = ld64(ins + layout.I_OP)
+    strong = ld64(ins + layout.I_FLAGS) & layout.F_STRONG
+    writers = ld64(buffer + layout.B_WSHADOW)
+    readers = ld64(buffer + layout.B_RSHADOW)
+    host = ld64(buffer + layout.B_HOST)
+    given = ld64(buffer + layout.B_INIT)
+    seq = ld64(state + layout.S_SEQ)
+    block0 = ld64(state + layout.S_BLOCK0)
+    launch0 = ld64(state + layout.S_LAUNCH0)
+    epoch = ld64(state + layout.S_EPOCH)
+    synced = ld64(warp + layout.W_SYNC)
+    fenced = ld64(state + layout.S_FENCED)
+    unit = ld64(ins + layout.I_SIZE)
+    regs = ld64(warp + layout.W_REGS)
+    left = active
+    while left:
+        lane = lowest(left)
+        left &= left - 1
+        me = number * layout.LANES + lane
+        offset = ld64(scratch + 8 * lane) - base
+        for k in range((size + 3) >> 2):
+            word = (offset >> 2) + k
+            last = ld64(writers + 8 * word)
+            when = last >> 11
+            who = last & 1023
+            atomic = (last >> 10) & 1
+            if op != layout.OP_ST:  # a load or the load of an atomic
+                missing = last == 0
+                if shared:
+                    missing = when < block0
+                if missing and given == 0:
+                    return fault(state, layout.FAULT_UNINIT, number, lane, index, offset, size)
+            ordered = when < launch0 or last == 0
+            if not ordered:
+                if when < block0:
+                    ordered = shared != 0
+                else:
+                    ordered = who == me or when < epoch or ((who >> 5) == number and when < synced)
+            if not ordered and atomic and op == layout.OP_ST:
+                return fault(state, layout.FAULT_RACE_ATOMIC, number, lane, index, offset, size)
+            if not ordered and not atomic:
+                if op == layout.OP_LD:
+                    harmless = strong != 0 and (shared == 0 or (who >> 5) == number)
+                    if not harmless and not (when < block0 and fenced):
+                        return fault(state, layout.FAULT_RACE_RAW, number, lane, index, offset, size)
+                elif op == layout.OP_ATOM:
+                    return fault(state, layout.FAULT_RACE_ATOMIC, number, lane, index, offset, size)
+                elif unit >= 4 and not (strong != 0 and shared != 0 and (who >> 5) == number and when != seq):
+                    register = ld64(ins + layout.I_V0 + 8 * ((4 * k) // unit))
+                    if unit == 8:
+                        value = ld32(regs + register + 8 * lane + ((4 * k) & 7))
+                    else:
+                        value = ld32(regs + register + 4 * lane)
+                    if when == seq:  # the other lane's value of this very instruction is not in memory yet
+                        first = who & 31
+                        shift = ld64(scratch + 8 * first) - base
+                        part = (4 * word - (shift & -4)) >> 2
+                        other = ld64(ins + layout.I_V0 + 8 * ((4 * part) // unit))
+                        if unit == 8:
+                            old = ld32(regs + other + 8 * first + ((4 * part) & 7))
+                        else:
+                            old = ld32(regs + other + 4 * first)
+                    else:
+                        old = ld32(host + 4 * word)
+                    if value != old:
+                        return fault(state, layout.FAULT_RACE_WAW, number, lane, index, offset, size)
+            reader = ld64(readers + 8 * word)
+            when = reader >> 11
+            if op == layout.OP_LD:
+                many = 0
+                if when >= epoch and when >= block0 and ((reader & 1023) >> 5 != number or (reader >> 10) & 1):
+                    many = 1
+                st64(readers + 8 * word, seq << 11 | many << 10 | me)
+            else:
+                if op == layout.OP_ST and reader != 0 and when >= launch0 and unit >= 4:
+                    clash = False
+                    if when < block0:
+                        clash = shared == 0 and not fenced
+                    elif when >= epoch:
+                        clash = (reader & 1023) >> 5 != number or (reader >> 10) & 1 != 0
+                    if clash and strong == 0:
+                        return fault(state, layout.FAULT_RACE_WAR, number, lane, index, offset, size)
+                flag = 1 if op == layout.OP_ATOM else 0
+                st64(writers + 8 * word, seq << 11 | flag << 10 | me)
+    return 0
