@@ -10,6 +10,7 @@ from components.errors import UserError
 from components.judge.judge import Judge, JudgeRequest
 from components.judge.options import judge_defaults
 from components.judge.verdict import Status
+from components.kernel.families import all_programs, spread
 from components.matrix.types import SparseMatrix
 from tests.judge.hostile_programs import (
     DISHONEST,
@@ -55,6 +56,19 @@ def test_no_other_program_passes(judge: Judge, name: str) -> None:
     assert verdict.message
     assert "\n" not in verdict.message
     assert verdict.time_us is None
+
+
+@pytest.mark.parametrize(("operator", "width", "count"), [("spmv", 1, 40), ("spmm", 5, 16)])
+def test_no_false_alarm_on_the_librarys_own_programs(judge: Judge, operator: str, width: int, count: int) -> None:
+    programs = spread(list(all_programs(operator)), count, seed=11)
+    verdicts = judge.judge_many([JudgeRequest(program.source, TARGET, operator, width) for program in programs])
+    wrong = [
+        (program.family, dict(program.parameters), str(verdict.status), verdict.message)
+        for program, verdict in zip(programs, verdicts, strict=True)
+        if not verdict.correct and "does not fit this matrix" not in verdict.message
+    ]
+    assert wrong == []
+    assert sum(verdict.correct for verdict in verdicts) >= 0.8 * len(verdicts)
 
 
 def test_messages_say_what_and_where(judge: Judge) -> None:
