@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 from components.judge.emulate import layout
 from components.judge.emulate.ptx_text import Parameter, Variable
 from components.judge.emulate.records import EmuBuffer, EmulatorLimits, EmuLaunch
-from components.judge.emulate.translate import EntryCode
+from components.judge.emulate.translate import EntryCode, fill
 
 MAX_MODELLED_L1 = 160  # multiprocessors with an L1 of their own
 
 
 def address_of(array: NDArray[Any]) -> int:
     """The host address of an array's first byte."""
-    return int(array.ctypes.data)
+    return int(array.__array_interface__["data"][0])
 
 
 def window(index: int) -> int:
@@ -110,10 +110,11 @@ def prepare(memory: Memory, state: NDArray[np.int64], code: EntryCode, launch: E
     row = memory.buffers[-1]
     shadows = [address_of(memory.keep(words, np.int64)) for _ in range(2)]
     row[:] = (0, shared, address_of(memory.keep(shared + 64)), 1, 0, *shadows, 0)
-    rows = np.array(code.rows, np.int64)
+    rows = code.rows
     memory.arrays.append(rows)
     scratch, table = memory.keep(layout.SCRATCH_BYTES), memory.keep(3 * layout.HASH_SLOTS, np.int64)
-    cache = memory.keep(memory.sms * memory.slots)
+    sms = min(memory.sms, launch.grid[0] * launch.grid[1] * launch.grid[2])
+    cache = memory.keep(sms * memory.slots)
     before = int(state[layout.S_SEQ // 8])
     budget = int(state[layout.S_BUDGET_END // 8]) or limits.instruction_budget
     state[:] = 0
@@ -135,7 +136,7 @@ def prepare(memory: Memory, state: NDArray[np.int64], code: EntryCode, launch: E
         layout.S_GX: launch.grid[0],
         layout.S_GY: launch.grid[1],
         layout.S_GZ: launch.grid[2],
-        layout.S_SMS: memory.sms,
+        layout.S_SMS: sms,
         layout.S_L1: address_of(cache),
         layout.S_SCRATCH: address_of(scratch),
         layout.S_HASH: address_of(table),
@@ -152,10 +153,7 @@ def prepare(memory: Memory, state: NDArray[np.int64], code: EntryCode, launch: E
 
 def _image(memory: Memory, code: EntryCode, launch: EmuLaunch) -> NDArray[np.uint8]:
     """The register file before the first instruction."""
-    image = np.zeros(code.register_bytes, np.uint8)
-    image[:4] = 255  # the predicate that is always true
-    for offset, slot, value in code.constants:
-        _fill(image, offset, slot, value)
+    image = code.image.copy()
     shape = {"%ntid": launch.block, "%nctaid": launch.grid}
     threads = launch.block[0] * launch.block[1] * launch.block[2]
     lanes = np.arange(layout.LANES, dtype=np.uint64)
@@ -165,28 +163,23 @@ def _image(memory: Memory, code: EntryCode, launch: EmuLaunch) -> NDArray[np.uin
     for name, offset in code.special.items():
         base, _, axis = name.partition(".")
         if base in shape:
-            _fill(image, offset, 4, shape[base]["xyz".index(axis)])
+            fill(image, offset, 4, shape[base]["xyz".index(axis)])
         elif name == "%laneid":
             image[offset : offset + 128] = lanes.astype(np.uint32).view(np.uint8)
         elif name == "%nwarpid":
-            _fill(image, offset, 4, -(-threads // layout.LANES))
+            fill(image, offset, 4, -(-threads // layout.LANES))
         elif name.startswith("%lanemask"):
             image[offset : offset + 128] = (masks[name[-2:]] & np.uint64(layout.FULL)).astype(np.uint32).view(np.uint8)
         elif name.endswith("smem_size"):
             static = code.shared_static if name.startswith("%total") else 0
-            _fill(image, offset, 4, static + launch.shared_bytes)
+            fill(image, offset, 4, static + launch.shared_bytes)
     block = bytearray()
     for parameter, argument in zip(code.parameters, launch.args, strict=True):
         block += bytes(-len(block) % parameter.align) + _argument(memory, parameter, argument)
     for offset, slot, place, size, signed in code.parameter_registers:
         value = int.from_bytes(block[place : place + size], "little", signed=signed)
-        _fill(image, offset, slot, value)
+        fill(image, offset, slot, value)
     return image
-
-
-def _fill(image: NDArray[np.uint8], offset: int, slot: int, value: int) -> None:
-    word = np.uint64(value & ((1 << (8 * slot)) - 1)).astype(np.uint32 if slot == 4 else np.uint64)
-    image[offset : offset + layout.LANES * slot] = np.full(layout.LANES, word).view(np.uint8)
 
 
 def _argument(memory: Memory, parameter: Parameter, argument: Any) -> bytes:

@@ -41,6 +41,13 @@ def load_ptx(ptx: str) -> PtxModule:
         Unsupported: an instruction or form that the interpreter does not run.
         Tampered: clocks, writable module-scope state, printf or malloc, L2 pinning.
     """
+    try:
+        return _load(ptx)
+    except (ArithmeticError, LookupError, ValueError) as error:  # text that no compiler writes
+        raise Unsupported(f"malformed PTX ({type(error).__name__}: {' '.join(str(error).split())[:80]})") from error
+
+
+def _load(ptx: str) -> PtxModule:
     variables, functions, entries = split_module(ptx)
     if not entries:
         raise Unsupported("no entry in the PTX")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 BYTES = {"8": 1, "16": 2, "32": 4, "64": 8}
 MAX_CHARACTERS = 4_000_000
+MAX_VARIABLE_BYTES = 1 << 26
 
 
 class Refused(Exception):
@@ -105,6 +106,7 @@ def parse_parameters(text: str | None) -> tuple[Parameter, ...]:
         if bits not in BYTES:
             raise Unsupported(f"parameter type {letter}{bits}")
         unit = BYTES[bits]
+        _check_size(name, int(align or unit), unit * int(count or 1))
         found.append(Parameter(name, letter + bits, int(align or unit), unit * int(count or 1)))
     return tuple(found)
 
@@ -121,8 +123,14 @@ def parse_variable(text: str) -> Variable:
     count = 1
     for dimension in re.findall(r"\[(\d*)\]", dimensions):
         count *= int(dimension or 0)
+    _check_size(name, int(align or unit), unit * count)
     data = None if initial is None else _initial(initial, BYTES[bits], unit * count)
     return Variable(space, name, int(align or unit), unit * count, data)
+
+
+def _check_size(name: str, align: int, size: int) -> None:
+    if align not in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024) or size > MAX_VARIABLE_BYTES:
+        raise Unsupported(f"{name}: {size} bytes aligned to {align}")
 
 
 def _initial(text: str, unit: int, size: int) -> bytes:

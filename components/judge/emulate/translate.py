@@ -8,6 +8,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from components.judge.emulate import layout
 from components.judge.emulate.ptx_text import (
     BYTES,
@@ -49,9 +52,9 @@ class EntryCode:
 
     name: str
     parameters: tuple[Parameter, ...]
-    rows: tuple[tuple[int, ...], ...]
+    rows: NDArray[np.int64]  # (instructions, INS_WORDS)
     register_bytes: int
-    constants: tuple[tuple[int, int, int], ...]  # (offset, slot, value)
+    image: NDArray[np.uint8]  # the register file with its constants
     special: Mapping[str, int]  # name -> offset
     parameter_registers: tuple[tuple[int, int, int, int, bool], ...]  # (offset, slot, byte offset, size, signed)
     shared_static: int
@@ -282,12 +285,16 @@ class Translator:
                 raise Unsupported(f"branch to {label.split(':')[-1]}", line)
             self.rows[row][layout.I_IMM // 8] = self.labels[label]
         self.emit(layout.OP_EXIT)  # a label at the very end has a row to land on
+        image = np.zeros(-(-(self.size + 64) // 64) * 64, np.uint8)
+        image[:4] = 255  # the predicate that is always true
+        for (value, slot), place in self.constants.items():
+            fill(image, place.offset, slot, value)
         return EntryCode(
             self.entry.name,
             self.entry.parameters,
-            tuple(map(tuple, self.rows)),
-            -(-(self.size + 64) // 64) * 64,
-            tuple((p.offset, p.slot, value) for (value, _), p in self.constants.items()),
+            np.array(self.rows, np.int64),
+            len(image),
+            image,
             {name: p.offset for name, p in self.special.items()},
             tuple((p.offset, p.slot, at, size, signed) for (at, size, signed, _), p in
                   self.parameter_registers.items()),
@@ -385,6 +392,12 @@ class Translator:
         self.depth -= 1
         self.labels[end] = len(self.rows)
         self.emit(layout.OP_NOP)
+
+
+def fill(image: NDArray[np.uint8], offset: int, slot: int, value: int) -> None:
+    """Put an integer into every lane of a register of `slot` bytes a lane."""
+    word = (value & ((1 << (8 * slot)) - 1)).to_bytes(slot, "little")
+    image[offset : offset + layout.LANES * slot] = np.frombuffer(word * layout.LANES, np.uint8)
 
 
 def type_parts(name: str, line: int | None) -> tuple[str, int]:
