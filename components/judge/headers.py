@@ -7,6 +7,7 @@ NVRTC gets no include path, so a program cannot make it open a file. The real he
 import contextlib
 import functools
 import importlib
+import json
 import os
 import re
 import tempfile
@@ -15,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from components.errors import UserError
+from components.files import write_text
 
 TOOLKIT_HEADERS = ("cuda_fp16.h", "cuda_bf16.h", "math_constants.h", "vector_types.h")
+_KEPT: dict[str, dict[str, str]] = {}  # closures by name, from `preload_headers`
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.MULTILINE)
 
 _INTEGERS = """#pragma once
@@ -132,7 +135,7 @@ def headers_for(source: str) -> dict[str, str]:
             found[name] = OWN_HEADERS[name]
             found.update({inner: OWN_HEADERS[inner] for inner in _INCLUDE.findall(OWN_HEADERS[name])})
         elif name in TOOLKIT_HEADERS:
-            found.update(_toolkit_closure(name))
+            found.update(_KEPT.get(name) or _toolkit_closure(name))
     return found
 
 
@@ -204,10 +207,22 @@ def _bundled_folder() -> Path | None:
 _HOLDERS: list[tempfile.TemporaryDirectory[str]] = []
 
 
-def preload_headers() -> None:
-    """Read the toolkit's headers into memory (0.2 s), so that processes forked from this one need no file."""
+def preload_headers(kept: Path | None = None) -> None:
+    """Read the toolkit's headers into memory, so that processes forked from this one need no file.
+
+    Args:
+        kept: a file that holds them from an earlier time (unpacking takes a second or two); written when missing.
+    """
+    if kept is not None and kept.is_file():
+        with contextlib.suppress(OSError, ValueError):
+            _KEPT.update(json.loads(kept.read_text(encoding="utf-8")))
+            return
+    found = {}
     for name in TOOLKIT_HEADERS:
         with contextlib.suppress(UserError):  # an installation without them: a program that asks gets the error
-            _toolkit_closure(name)
+            found[name] = _toolkit_closure(name)
     while _HOLDERS:
         _HOLDERS.pop().cleanup()
+    if kept is not None:
+        with contextlib.suppress(OSError):
+            write_text(kept, json.dumps(found))

@@ -17,6 +17,7 @@ from typing import Any, Self
 
 from components.errors import SparseRLError
 from components.judge import wire
+from components.judge.cache import default_folder
 from components.judge.limits import CPU_SIGNAL
 
 _LOG = logging.getLogger(__name__)
@@ -246,6 +247,7 @@ def worker_environment() -> dict[str, str]:
     """The environment of a worker: library paths and thread counts only."""
     kept = {key: os.environ[key] for key in (*_KEPT, "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE") if key in os.environ}
     threads = {f"{library}_NUM_THREADS": "1" for library in ("OPENBLAS", "OMP", "MKL", "NUMBA")}
+    kept["SPARSERL_HEADERS"] = str(default_folder() / "headers")
     kept |= {"LC_ALL": "C.UTF-8", "HOME": "/nonexistent", "PYTHONNOUSERSITE": "1"} | threads
     compiled = _ROOT / "components" / "judge" / "emulate" / "__pycache__"
     place = compiled if compiled.exists() else compiled.parent

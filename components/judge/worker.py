@@ -6,12 +6,14 @@ is at, so that a worker that dies names what killed it.
 
 import base64
 import hashlib
+import os
 import re
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from components.judge.compile import CompileError, Resources, compile_program
+from components.judge.compile import CompileError, Resources, compile_program, compiler_version
 from components.judge.headers import preload_headers
 from components.judge.interpret import check, preload_interpreter
 from components.judge.limits import limits
@@ -21,7 +23,9 @@ from components.kernel.types import ProgramError
 
 def preload() -> None:
     """Import and warm everything that a worker needs, before the first fork."""
-    preload_headers()
+    kept = os.environ.get("SPARSERL_HEADERS")
+    version = "".join(character if character.isalnum() else "-" for character in compiler_version())
+    preload_headers(Path(kept) / f"{version}.json" if kept else None)
     preload_interpreter()
 
 

@@ -29,7 +29,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def judge(cache: Path) -> Iterator[Judge]:
-    with Judge(judge_defaults(backend="emulator", compile_cpu_s=2.0), "sm_90", workers=2) as judge:
+    with Judge(judge_defaults(backend="emulator", compile_cpu_s=1.0), "sm_90", workers=2) as judge:
         yield judge
 
 

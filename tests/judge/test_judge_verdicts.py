@@ -28,7 +28,7 @@ from tests.judge.hostile_programs import (
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARSERL_CACHE", str(tmp_path_factory.mktemp("cache")))
-        settings = judge_defaults(backend="emulator", compile_cpu_s=3.0)
+        settings = judge_defaults(backend="emulator", compile_cpu_s=2.0)
         with Judge(settings, "sm_90", "emulator", workers=2) as judge:
             yield judge
 
