@@ -173,6 +173,7 @@ class SftSettings:
     warmup_steps: int
     checkpoint_s: float
     quality_temperature: float  # a pair is drawn with weight exp((quality - 1) / this) among its problem's pairs
+    structure_noise: float  # added to the structure vector, in deviations over the training matrices: few, they are
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ In:  data/pairs/pairs.parquet, data/matrices, data/models/base
 Out: data/models/sft, data/metrics/{sft.json,sft_curve.csv}
 """
 
+import dataclasses
 import sys
 import time
 from collections.abc import Sequence
@@ -118,9 +119,11 @@ def sft(settings: Settings) -> dict[str, Any]:
     sampler = Sampler(train, chosen.quality_temperature, settings.seed)
 
     def loss_of(step: int) -> tuple[Tensor, int]:
-        torch.manual_seed(step)  # adapter dropout
+        torch.manual_seed(step)  # adapter dropout and structure noise
         batch = sampler.batch(step, chosen.batch)
-        return pair_loss(policy, batch), sum(len(pair.prompt) + len(pair.program) for pair in batch)
+        return pair_loss(policy, batch, chosen.structure_noise), sum(
+            len(pair.prompt) + len(pair.program) for pair in batch
+        )
 
     def held_out() -> float:
         return mean_loss(policy, validation, chosen.batch)
@@ -149,9 +152,15 @@ def sft(settings: Settings) -> dict[str, Any]:
     return metrics
 
 
-def pair_loss(policy: Policy, batch: Sequence[Example]) -> Tensor:
-    """Mean cross-entropy in nats of the programs' tokens, end token included."""
+def pair_loss(policy: Policy, batch: Sequence[Example], noise: float = 0.0) -> Tensor:
+    """Mean cross-entropy in nats of the programs' tokens, end token included.
+
+    `noise`: of the structure vectors, in deviations over the training matrices.
+    """
     views = collate([example.view for example in batch], policy.device)
+    if noise > 0:
+        shaken = views.structure + noise * policy.prefix.deviation * torch.randn_like(views.structure)
+        views = dataclasses.replace(views, structure=shaken)
     scores = policy.score(views, [e.prompt for e in batch], [e.program for e in batch])
     return -(scores.logprobs * scores.mask).sum() / scores.mask.sum()
 
