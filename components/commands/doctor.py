@@ -73,10 +73,12 @@ def _gpu(settings: Settings) -> tuple[str, str]:
     arch = gpu_architecture()
     if arch is None:
         return "absent", "none found: programs run in the interpreter, times are modelled"
-    import cupy
+    import importlib
 
-    name = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
-    return "ok", f"{name}, {arch}, driver {cupy.cuda.runtime.driverGetVersion()}, cupy {cupy.__version__}"
+    cupy = importlib.import_module("cupy")
+    runtime = cupy.cuda.runtime
+    name = runtime.getDeviceProperties(0)["name"].decode()
+    return "ok", f"{name}, {arch}, driver {runtime.driverGetVersion()}, cupy {cupy.__version__}"
 
 
 def _record(settings: Settings) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from components.cli import Exit, emit
 from components.settings import load
@@ -15,7 +16,7 @@ def run_list(arguments: argparse.Namespace) -> int:
     if arguments.split:
         frame = frame[frame["split"] == arguments.split]
     columns = ["matrix", "rows", "cols", "nnz", "structure_class", "split"]
-    rows = frame[columns].to_dict("records")
+    rows: list[dict[str, Any]] = frame[columns].to_dict("records")
     widths = [max(len(str(row[c])) for row in [dict(zip(columns, columns, strict=True)), *rows]) for c in columns]
     lines = ["  ".join(str(v).ljust(w) for v, w in zip(columns, widths, strict=True)).rstrip()]
     lines += ["  ".join(str(row[c]).ljust(w) for c, w in zip(columns, widths, strict=True)).rstrip() for row in rows]

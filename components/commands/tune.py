@@ -21,10 +21,11 @@ def run(arguments: argparse.Namespace) -> int:
 
     When none beats the baseline, the baseline's own program is written and named as such: tuning is never worse.
     """
+    from tqdm import tqdm
+
     from components.judge.judge import JudgeRequest
     from components.kernel.families import enumerate_programs, spread
     from components.kernel.operators import get_operator
-    from tqdm import tqdm
 
     matrix = load_real_matrix(arguments.matrix)
     width = width_of(arguments)

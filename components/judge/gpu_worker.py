@@ -134,7 +134,7 @@ class Executor:
     def judge(self, request: dict[str, Any], announce: Callable[[str], None]) -> dict[str, Any]:
         """Fields of a Verdict; see components/judge/interpret.py for the same without a GPU."""
         announce("check")
-        job = job_of({**request, "gate_only": False})
+        job = job_of(request)
         try:
             functions = self._load(base64.b64decode(request["cubin"]), job)
             checked, target = 0, {}

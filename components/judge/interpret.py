@@ -62,10 +62,10 @@ def preload_interpreter() -> None:
 def check(
     job: Job, ptx: str, code_hash: str, resources: dict[str, Resources], arch: str, limits: dict[str, Any]
 ) -> dict[str, Any]:
-    """Run a program on the adversarial set and on its target.
+    """Run a program on the adversarial set, on its target, or on both.
 
     Args:
-        job: without a target the adversarial set alone is run (the gate in front of a GPU).
+        job: says which.
         ptx: what NVRTC made of it.
         code_hash: names `ptx` in the memory of loaded modules.
         resources: by kernel.

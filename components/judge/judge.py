@@ -70,8 +70,9 @@ class Judge:
         self._threads = ThreadPoolExecutor(self.workers + 2, thread_name_prefix="judge")
         self._running: dict[str, Future[Any]] = {}
         self._lock = threading.Lock()
-        self._memory: dict[str, dict[str, Any]] = {}  # compiled programs of this session, for an absent cache
+        self._memory: dict[str, dict[str, Any]] = {}  # compiled and gated programs of this session
         self._baselines: dict[str, float] = {}  # modelled, by key of the reference's request
+        self._passed_on_gpu: set[str] = set()
         self._gpu: Any = None
         if backend == "gpu":
             from components.judge.gpu import GpuExecutor
@@ -180,7 +181,7 @@ class Judge:
             self.arch,
             self.backend,
             self.compiler,
-            [self.settings.instruction_budget, self.settings.budget_per_nonzero, self.settings.wall_s],
+            [self._limits(), self.settings.wall_s],
             code_version(),
             self._gpu.identity if self._gpu is not None else None,
         )
@@ -224,12 +225,6 @@ class Judge:
             shared_bytes=max(numbers[2] for numbers in used),
         )
         answer, lasting = self._checked(request, compiled)
-        if self._gpu is not None and answer["status"] in ("correct", "unsupported"):
-            gate = answer
-            answer, lasting = self._gpu.judge(self._check_request(request, compiled) | {"cubin": compiled["cubin"]})
-            if gate["status"] == "unsupported" and answer["status"] == "correct":
-                note = f"not checked for races: the interpreter cannot run it ({gate['message']})"
-                answer["message"] = "; ".join(filter(None, [answer["message"], note]))
         verdict = Verdict.from_dict({**verdict.to_dict(), **answer})
         if verdict.correct and self._gpu is None:
             verdict = self._against_baseline(verdict, request)
@@ -256,7 +251,7 @@ class Judge:
             baseline=BASELINE, baseline_us=base_us, speedup=base_us / time_us if time_us is not None else None
         )
 
-    # -- the two steps that workers do ---------------------------------------------------------------------------
+    # -- the steps that workers do ---------------------------------------------------------------------------
 
     def _compiled(self, source: str) -> tuple[dict[str, Any], bool]:
         """The compile answer, from memory, disk or a worker; once for all that ask at the same time."""
@@ -281,8 +276,7 @@ class Judge:
             answer, lasting = self._call(request, {"parse": _START_S, "compile": limit * _SLACK + 5}, _COMPILE_DEATHS)
             if lasting:
                 self.cache.put("compile", key, answer)
-                if self.cache.folder is None:
-                    self._remember(key, answer)
+                self._remember(key, answer)
             return answer, lasting
 
     def _remember(self, key: str, answer: dict[str, Any]) -> None:
@@ -292,10 +286,47 @@ class Judge:
             self._memory[key] = answer
 
     def _checked(self, request: JudgeRequest, compiled: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-        limit = self.settings.wall_s
-        return self._call(self._check_request(request, compiled), {"check": limit * _SLACK + 5}, _CHECK_DEATHS)
+        """The adversarial set with the interpreter, once for each program, then the target on the backend."""
+        gate_key = content_key(
+            request.source, request.operator, request.width, self.arch, self.compiler, self._limits(), code_version()
+        )
+        gate: dict[str, Any]
+        gate, lasting = self._once(f"gate {gate_key}", lambda: self._gate(request, compiled, gate_key)).result()
+        if gate["status"] != "correct" and not (self._gpu is not None and gate["status"] == "unsupported"):
+            return gate, lasting
+        if self._gpu is None:
+            answer, lasting = self._run_check(self._check_request(request, compiled, target=True))
+        else:
+            details = {"cubin": compiled["cubin"], "adversarial": gate_key not in self._passed_on_gpu}
+            answer, lasting = self._gpu.judge(self._check_request(request, compiled, target=True) | details)
+            if answer["status"] == "correct":
+                self._passed_on_gpu.add(gate_key)
+        if answer["status"] == "correct":
+            note = gate["message"]
+            if gate["status"] == "unsupported":
+                note = f"not checked for races: the interpreter cannot run it ({note})"
+            answer["message"] = "; ".join(filter(None, [note, answer["message"]]))
+        return answer, lasting
 
-    def _check_request(self, request: JudgeRequest, compiled: dict[str, Any]) -> dict[str, Any]:
+    def _gate(self, request: JudgeRequest, compiled: dict[str, Any], key: str) -> tuple[dict[str, Any], bool]:
+        if (kept := self._memory.get(key) or self.cache.get("gate", key)) is not None:
+            return kept, True
+        answer, lasting = self._run_check(self._check_request(request, compiled, target=False))
+        if lasting:
+            self._remember(key, answer)
+            self.cache.put("gate", key, answer)
+        return answer, lasting
+
+    def _run_check(self, request: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+        return self._call(request, {"check": self.settings.wall_s * _SLACK + 5}, _CHECK_DEATHS)
+
+    def _limits(self) -> dict[str, int]:
+        return {
+            "instructions": self.settings.instruction_budget,
+            "per_nonzero": self.settings.budget_per_nonzero,
+        }
+
+    def _check_request(self, request: JudgeRequest, compiled: dict[str, Any], target: bool) -> dict[str, Any]:
         return {
             "op": "check",
             "source": request.source,
@@ -305,13 +336,10 @@ class Judge:
             "arch": self.arch,
             "operator": request.operator,
             "width": request.width,
-            "matrix": self._handover.describe(request.matrix),
-            "gate_only": self._gpu is not None,  # the target is the GPU's to run
+            "matrix": self._handover.describe(request.matrix) if target else None,
+            "adversarial": not target,
             "cpu_s": self.settings.wall_s,
-            "limits": {
-                "instructions": self.settings.instruction_budget,
-                "per_nonzero": self.settings.budget_per_nonzero,
-            },
+            "limits": self._limits(),
         }
 
     def _call(

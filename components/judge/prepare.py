@@ -19,8 +19,6 @@ from components.kernel.program import parse
 from components.kernel.types import BoundLaunch, FormatNotApplicable, FormatSpec, KernelProgram, StoredMatrix
 from components.matrix.types import SparseMatrix
 
-_TARGET_FIRST = 4_000  # rows + entries under which the target is cheaper than the adversarial set
-
 
 @dataclass(frozen=True, eq=False)
 class Job:
@@ -31,6 +29,7 @@ class Job:
     operator: str
     width: int
     target: SparseMatrix | None  # None: the adversarial set alone
+    adversarial: bool  # False: the target alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,34 +80,32 @@ def job_of(request: dict[str, Any]) -> Job:
         program_hash=hashlib.sha256(source.encode()).hexdigest(),
         operator=request["operator"],
         width=request["width"],
-        target=None if request["gate_only"] else load_pattern(**request["matrix"]),
+        target=None if request["matrix"] is None else load_pattern(**request["matrix"]),
+        adversarial=request["adversarial"],
     )
 
 
 def cases(job: Job) -> Iterator[Case]:
-    """The target and the adversarial matrices that the program's format can store, the cheaper part first.
+    """The adversarial matrices that the program's format can store, then the target.
 
     Raises:
         FormatNotApplicable: the target cannot be stored.
         ProgramError: a launch cannot be bound on one of them.
     """
     target = _case(job, job.target, True) if job.target is not None else None
-    target_first = target is not None and target.matrix.rows + target.matrix.nnz * job.width < _TARGET_FIRST
-    if target is not None and target_first:
-        yield target
-    for matrix in adversarial_matrices(job.operator, job.width):
+    for matrix in adversarial_matrices(job.operator, job.width) if job.adversarial else ():
         try:
             yield _case(job, matrix, False)
         except FormatNotApplicable:
             continue
-    if target is not None and not target_first:
+    if target is not None:
         yield target
 
 
 def coverage_note(job: Job, checked: int) -> str:
     """What to say of a program whose format fits few of the adversarial matrices; empty when it fits enough."""
     total = len(adversarial_matrices(job.operator, job.width))
-    if checked >= MIN_APPLICABLE:
+    if not job.adversarial or checked >= MIN_APPLICABLE:
         return ""
     return f"format {job.program.format.name} fits {checked} of the {total} adversarial matrices: thinly checked"
 

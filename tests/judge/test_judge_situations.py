@@ -122,6 +122,15 @@ def test_equal_requests_at_once_are_judged_once(judge: Judge, cache: Path) -> No
     assert len(list(cache.rglob("compile/*/*.json"))) == 2  # the program and the baseline
 
 
+def test_the_adversarial_set_is_run_once_for_each_program(judge: Judge, cache: Path) -> None:
+    matrices = [matrix(40 + number, 40, 3, number) for number in range(3)]
+    assert all(verdict.correct for verdict in judge.judge_many([JudgeRequest(GOOD, target) for target in matrices]))
+    assert len(list(cache.rglob("gate/*/*.json"))) == 2  # the program and the baseline
+    bad = judge.judge_many([JudgeRequest(DISHONEST["skips-empty-rows"][1], target) for target in matrices])
+    assert {(verdict.status, verdict.failed_on) for verdict in bad} == {(Status.WRONG, "adversarial/mixed")}
+    assert len(list(cache.rglob("gate/*/*.json"))) == 3
+
+
 _ONE = """
 from tests.judge.hostile_programs import HONEST, TARGET
 from components.judge.judge import Judge, JudgeRequest
