@@ -1,6 +1,7 @@
 """No telemetry, no update checks, no walls of warnings: set before the libraries are imported."""
 
 import os
+import warnings
 
 _SWITCHES = {
     "DO_NOT_TRACK": "true",  # exactly `true`: MLflow ignores 1
@@ -25,3 +26,4 @@ def quiet_environment() -> None:
         os.environ.setdefault(name, value)
     for name in ("NO_PROXY", "no_proxy"):
         os.environ.setdefault(name, "127.0.0.1,localhost")
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"(transformers|mlflow|torch)\b")

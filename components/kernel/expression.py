@@ -4,6 +4,7 @@ Grammar: `+ - * // %`, unary minus, parentheses, whole numbers, names, and the f
 Division and remainder round towards minus infinity, as in Python.
 """
 
+import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -53,6 +54,7 @@ class Expression:
         return _evaluate(self.root, names)
 
 
+@functools.lru_cache(maxsize=4096)
 def parse_expression(text: str) -> Expression:
     """Parse `text`.
 
