@@ -21,7 +21,8 @@ from components.corpus.index import Places, configured_places
 from components.corpus.sources import Source, read_sources, select
 from components.errors import UserError
 from components.files import replacing, sha256_text, write_json
-from components.settings import CorpusSettings, Settings, load
+from components.settings import CorpusSettings, Settings
+from components.stage import run_stage
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -169,16 +170,5 @@ def _locked(update: Any) -> Any:
     return call
 
 
-def main() -> int:
-    """Run the stage with the project's params.yaml; exit code 2 and one line for a user error."""
-    try:
-        metrics = build(load())
-    except UserError as error:
-        print(f"corpus: {str(error).removeprefix('corpus: ')}", file=sys.stderr)
-        return 2
-    print({name: metrics[name] for name in ("files", "bytes", "sparse_files", "seconds")})
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_stage(build, ("files", "bytes", "sparse_files", "seconds")))

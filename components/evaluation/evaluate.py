@@ -20,7 +20,8 @@ from components.evaluation import metrics
 from components.evaluation.oracle import forest_times, oracle_times
 from components.files import replacing, sha256_of, write_json, write_text
 from components.judge.verdict import Status
-from components.settings import OperatorChoice, Settings, load
+from components.settings import OperatorChoice, Settings
+from components.stage import run_stage
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -296,15 +297,5 @@ def _first(column: "pd.Series[Any]") -> str | None:
     return str(known.iloc[0]) if len(known) else None
 
 
-def main() -> int:
-    """Run the stage from the command line; user errors are one line and exit code 2."""
-    try:
-        evaluate(load())
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_stage(evaluate, ("matrices", "samples", "seconds")))

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from components.errors import UserError
 from components.evaluation import plots
 from components.evaluation.metrics import Estimate, one_timing
 from components.files import read_json, write_text
-from components.settings import Settings, load
+from components.settings import Settings
+from components.stage import run_stage
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -292,15 +292,5 @@ def _estimate(row: dict[str, Any], name: str) -> str:
     return str(Estimate(float(value), float(row[f"{name}_low"]), float(row[f"{name}_high"])))
 
 
-def main() -> int:
-    """Run the stage from the command line; user errors are one line and exit code 2."""
-    try:
-        report(load())
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_stage(report))

@@ -26,7 +26,8 @@ from components.matrix.sources import plan
 from components.matrix.split import PARTS, SplitRow, split_by_group
 from components.matrix.storage import save_npz
 from components.matrix.types import SparseMatrix
-from components.settings import Settings, flatten, load, to_dict
+from components.settings import Settings, flatten, to_dict
+from components.stage import run_stage
 
 COLUMNS = (
     *("matrix", "name", "group", "source", "sha256", "rows", "cols", "nnz", "nnz_stored", "field", "symmetry"),
@@ -149,16 +150,5 @@ def _fresh(settings: Settings) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def main() -> int:
-    """Run the stage with the project's params.yaml; exit code 2 and one line for a user error."""
-    try:
-        metrics = ingest(load())
-    except UserError as error:
-        print(f"matrices: {error}", file=sys.stderr)
-        return 2
-    print({name: metrics[name] for name in ("matrices", *PARTS, "seconds")})
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_stage(ingest, ("matrices", *PARTS, "seconds")))

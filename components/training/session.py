@@ -1,30 +1,25 @@
 """What every training stage shares: quiet libraries, threads, one line for user errors, curves."""
 
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from components.errors import UserError
+import components.stage
 from components.files import replacing
-from components.quiet import quiet_environment
-from components.settings import Settings, load
+from components.settings import Settings
 
 
 def run_stage(stage: Callable[[Settings], object]) -> int:
-    """Run a stage from the command line; returns the exit code, 2 for a user error (one line on stderr)."""
-    quiet_environment()
-    try:
-        settings = load()
+    """`components.stage.run_stage` with as many threads as this process has cores."""
+
+    def with_threads(settings: Settings) -> object:
         import torch
 
         torch.set_num_threads(len(os.sched_getaffinity(0)))
-        stage(settings)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+        return stage(settings)
+
+    return components.stage.run_stage(with_threads)
 
 
 def write_curve(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

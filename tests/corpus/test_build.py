@@ -17,6 +17,7 @@ from components import settings
 from components.corpus import build
 from components.errors import UserError
 from components.quality.suites import validate
+from components.stage import run_stage
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTICE = "// Copyright 2020 Somebody. Licensed under the MIT licence.\n"
@@ -131,13 +132,13 @@ def test_offline_with_an_empty_cache(
 ) -> None:
     with serving(lay(project.root)) as server:
         places = server.places
-    monkeypatch.setattr(build, "load", lambda: project)
+    monkeypatch.setattr("components.stage.load", lambda: project)
     monkeypatch.setattr(build, "configured_places", lambda: places)
     monkeypatch.setattr("components.corpus.fetch.Fetcher.pause_s", 0.0)
-    assert build.main() == 2
-    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("corpus: ")]
+    assert run_stage(build.build) == 2
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     assert len(lines) == 1
-    assert lines[0].startswith("corpus: cannot get one-1.0.tar.gz of one: ")
+    assert lines[0].startswith("error: corpus: cannot get one-1.0.tar.gz of one: ")
     assert "connection refused" in lines[0]
     assert not (project.root / "data/corpus").exists()
 
