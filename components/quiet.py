@@ -16,6 +16,7 @@ _SWITCHES = {
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "TRANSFORMERS_VERBOSITY": "error",
     "TOKENIZERS_PARALLELISM": "false",
+    "OMP_WAIT_POLICY": "PASSIVE",  # threads that wait give their core away: two stages on one machine stay usable
     "GIT_PYTHON_REFRESH": "quiet",
 }
 

@@ -21,7 +21,7 @@ from components.evaluation.oracle import forest_times, oracle_times
 from components.files import replacing, sha256_of, write_json, write_text
 from components.judge.verdict import Status
 from components.settings import OperatorChoice, Settings
-from components.stage import run_stage
+from components.training.session import run_stage
 
 if TYPE_CHECKING:
     import pandas as pd
