@@ -15,7 +15,8 @@ from components.judge.headers import headers_for, unknown_include
 
 _FILE = "kernel.cu"
 # -minimal leaves out textures, device-side launches and the runtime API: 5 ms faster, and none of it is allowed anyway.
-OPTIONS = ("--std=c++17", "-lineinfo", "--minimal", "--no-source-include", "--ptxas-options=-v")
+# `--no-cache`: NVRTC keeps a cache of its own beside a driver, and what comes out of it has no resource report.
+OPTIONS = ("--std=c++17", "-lineinfo", "--minimal", "--no-source-include", "--no-cache", "--ptxas-options=-v")
 _MESSAGE = re.compile(rf"^{re.escape(_FILE)}\((\d+)\): (?:catastrophic )?error\s*(?:#\S+)?:?\s*(.*)$")
 
 
