@@ -26,13 +26,13 @@ repro: setup ## the main job: data, models, tables, report (no GPU needed)
 	@echo "report: data/report/index.html"
 
 test: check ## everything: format, lint, types and all tests
-	python -m pytest -m slow
+	python -m pytest -m 'slow and not gpu'
 
 check: setup ## format, lint, types, tests
 	python -m ruff format --check .
 	python -m ruff check .
 	python -m mypy
-	python -m pytest -m 'not slow and not gpu'
+	python -m pytest -n auto --dist loadfile -m 'not slow and not gpu'
 
 format: setup ## rewrite the code in the house style
 	python -m ruff format .

@@ -99,6 +99,7 @@ def test_a_run_that_the_store_lost_is_begun_anew(settings):
     assert run.run_id != "0" * 32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "expected"), [(signal.SIGTERM, "KILLED"), (signal.SIGKILL, "KILLED")])
 def test_a_killed_stage_is_not_left_running(settings, number, expected):
     process = _start(

@@ -48,6 +48,7 @@ def rollout_of(policy, critic, samples, rewards):
     return Rollout(VIEWS, PROMPTS, tokens, scores.logprobs, scores.logprobs, advantages, advantages + values, values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["ppo", "grpo"])
 def test_the_policy_learns_a_toy_reward_and_every_parameter_moves(algorithm):
     policy = micro_policy()
