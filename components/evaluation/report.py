@@ -66,6 +66,8 @@ def report(settings: Settings) -> Path:
     """
     import pandas as pd
 
+    from components.tracking.runs import stage_run
+
     root = settings.root
     out = root / "data/report"
     metrics = {stage: read_json(root / f"data/metrics/{stage}.json") for stage in STAGES}
@@ -94,6 +96,8 @@ def report(settings: Settings) -> Path:
     )
     write_text(out / "index.html", html(page))
     write_text(out / "index.md", markdown(page))
+    with stage_run("report", settings, tags={"timing": timing, "evaluation_run": evaluation["run_id"]}) as run:
+        run.log_artifact(out, "report")
     return out / "index.html"
 
 

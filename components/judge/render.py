@@ -13,7 +13,7 @@ _MEANING = {
     Status.TAMPERED: "does what a kernel has no business doing",
     Status.WRONG: "wrong answer",
     Status.UNSUPPORTED: "the interpreter cannot run it; judge it on a GPU",
-    Status.CORRECT: "correct",
+    Status.CORRECT: "right on this matrix and on the adversarial set",
 }
 
 
