@@ -253,7 +253,7 @@ def test_verdicts_read_well() -> None:
         bytes_moved=4_000_000, compiler="nvrtc 13.5", arch="sm_90", compile_ms=45.0,
     )  # fmt: skip
     assert format_verdict(right).splitlines() == [
-        "correct: correct",
+        "correct: right on this matrix and on the adversarial set",
         "  time       4.00 us modelled, uncalibrated",
         "  baseline   6.00 us reference:csr_vector, speed-up 1.50",
         "  traffic    4000000 bytes, 1000 GB/s",
