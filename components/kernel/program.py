@@ -15,6 +15,8 @@ from components.kernel.sanitize import check_text
 from components.kernel.types import FormatSpec, KernelProgram, LaunchSpec, Parameter, ProgramError
 
 _MAX_LAUNCHES = 8
+_MAX_CONTRACT_LINE = 1_000  # characters
+_MAX_PARAMETER = 200  # characters
 _CONTRACT = re.compile(r"\s*//\s*(format|launch)\s*:\s*(.*?)\s*$")
 _KERNEL = re.compile(r"\b__global__\b")
 _SIGNATURE = re.compile(
@@ -78,7 +80,9 @@ def _header(source: str) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
         stripped = line.strip()
         if stripped and not stripped.startswith("//"):
             break
-        if match := _CONTRACT.match(line.rstrip("\r")):
+        if len(stripped) > _MAX_CONTRACT_LINE and _CONTRACT.match(stripped[:40]):
+            raise ProgramError("contract", f"a contract line of {len(stripped)} characters; at most 1000", number)
+        if match := _CONTRACT.match(stripped[:_MAX_CONTRACT_LINE]):
             found[match.group(1)].append((number, match.group(2)))
     return found["format"], found["launch"]
 
@@ -170,7 +174,16 @@ def _kernels(text: str) -> dict[str, tuple[Parameter, ...]]:
         if match.group(1) in kernels:
             raise ProgramError("contract", f"kernel {match.group(1)} defined twice", line)
         kernels[match.group(1)] = _parameters(text, match.end(), line)
+        _check_macros(text, match.start(), line)
     return kernels
+
+
+def _check_macros(text: str, start: int, line: int) -> None:
+    """A signature is read as it stands, so no macro may change what the compiler sees of it."""
+    macros = set(re.findall(r"^[ \t]*(?:#|%:)[ \t]*define[ \t]+(\w+)", text, re.MULTILINE))
+    signature = text[start : text.find("{", start)]
+    if changed := sorted(macros.intersection(re.findall(r"\w+", signature))):
+        raise ProgramError("contract", f"macro {changed[0]} in a kernel's signature; expected plain C types", line)
 
 
 def _parameters(text: str, start: int, kernel_line: int) -> tuple[Parameter, ...]:
@@ -196,7 +209,10 @@ def _parameters(text: str, start: int, kernel_line: int) -> tuple[Parameter, ...
 
 
 def _parameter(text: str, line: int) -> Parameter:
-    shown = " ".join(text.split())[:60]
+    text = " ".join(text.split())
+    shown = text[:60]
+    if len(text) > _MAX_PARAMETER:
+        raise ProgramError("contract", f"a parameter of {len(text)} characters; at most {_MAX_PARAMETER}", line)
     if "=" in text:
         raise ProgramError("contract", f"parameter {shown!r} with a default value", line)
     match = re.fullmatch(

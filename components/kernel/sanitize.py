@@ -16,15 +16,18 @@ _DIRECTIVES = frozenset(
 _PRAGMAS = re.compile(r"(?:unroll|GCC\s+unroll|nounroll)\b")
 _TRIGRAPHS = {"=": "#", "/": "\\", "'": "^", "(": "[", ")": "]", "!": "|", "<": "{", ">": "}", "-": "~"}
 _RAW_STRING = re.compile(r'\b(?:u8|[uUL])?R"')
+# Numbers come first because of their digit separators (1'000), names because a number may not begin inside one.
 _PIECE = re.compile(
-    r"""(?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""",
+    r"""(?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))|\.?\d(?:[eEpP][+-]|'?[\w.])*|[^\W\d][\w$]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""",
     re.DOTALL,
 )
 _FORBIDDEN = (
     (re.compile(r"__has_(?:include|include_next|embed)\b"), "asks whether a file exists"),
     (re.compile(r"\b(?:asm|__asm|__asm__)\b"), "inline assembly"),
     (re.compile(r"\b_Pragma\b|\b__pragma\b"), "a pragma operator"),
-    (re.compile(r"^\s*(?:export\s+)?(?:import|module)\b", re.MULTILINE), "a module directive"),
+    (re.compile(r"^[ \t]*(?:export[ \t]+)?(?:import|module)\b", re.MULTILINE), "a module directive"),
+    (re.compile(r"##|%:%:"), "token pasting"),
+    (re.compile(r"\\[uU]"), "a universal character name"),
     (re.compile(r"\b(?:clock|clock64|__clock|__clock64|globaltimer|__globaltimer|__nanosleep)\s*\("), "reads a clock"),
     (re.compile(r"\b__managed__\b"), "managed memory"),
     (re.compile(r"\b(?:printf|malloc|free|__assertfail|assert)\s*\("), "a device-side system call"),
@@ -44,6 +47,9 @@ def check_text(source: str) -> str:
         for character in content:
             if (character < " " and character not in "\t\r") or character == "\x7f":
                 raise ProgramError("contract", f"control character {ord(character):#04x}; expected plain text", number)
+    if match := re.search(r"\r(?!\n)", source):
+        line = source.count("\n", 0, match.start()) + 1
+        raise ProgramError("contract", "a carriage return within a line; expected plain line ends", line)
     if match := re.search(r"\?\?([=/'()!<>-])", source):
         line = source.count("\n", 0, match.start()) + 1
         raise ProgramError(
@@ -58,7 +64,7 @@ def check_text(source: str) -> str:
     _check_directives(text)
     for pattern, what in _FORBIDDEN:
         if match := pattern.search(text):
-            line = text.count("\n", 0, match.start()) + 1 + match.group().count("\n")
+            line = text.count("\n", 0, match.start()) + 1
             raise ProgramError("contract", f"{what}: not allowed in a kernel program", line)
     return text
 

@@ -1,3 +1,6 @@
+import contextlib
+import time
+
 import pytest
 
 from components.kernel.program import parse
@@ -112,6 +115,14 @@ def test_contract_errors_carry_the_line(source, line, message):
         '#include "cuda_fp16.h/../../etc/hostname"',
         '#include "../stdint.h"',
         '#if 0\n#include "/etc/hostname"\n#endif',
+        '__device__ int a = 1\'0 + \'"\'; __device__ const char* s = "/*";\n#include "/etc/hostname"\n'
+        '__device__ const char* t = "*/";',
+        '// comment\r#include "/etc/hostname"',
+        '#define A(x, y) x##y\n__device__ void f() { A(as, m)("exit;"); }',
+        '__device__ void f() { \\u0061sm("exit;"); }',
+        "#define int long long",
+        "#define rows a, int extra",
+        "#define spmv other",
         "#line 1",
         "#pragma GCC poison x",
         '_Pragma("once")',
@@ -148,3 +159,22 @@ def test_harmless_text_passes(text):
 
 def test_non_ascii_comments_pass():
     assert parse(HEAD + "// Σ über Zeilen\n" + KERNEL).format.get("index") == "u16"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        HEAD + 'extern "C" __global__ void spmv(int' + " " * 15_000 + "! y) {}",
+        HEAD + 'extern "C" __global__ void spmv(int* ' + "const" * 2_800 + "! y) {}",
+        HEAD + "\n" * 15_000 + KERNEL,
+        HEAD + " \n" * 7_500 + KERNEL,
+        "// format: csr" + " " * 15_000 + "x\n// launch: spmv grid=1 block=1\n" + KERNEL,
+        HEAD + "a" * 15_000 + "\n" + KERNEL,
+        HEAD + "1'" * 7_000 + "\n" + KERNEL,
+    ],
+)
+def test_no_text_keeps_the_parser_busy(source):
+    start = time.perf_counter()
+    with contextlib.suppress(ProgramError):
+        parse(source)
+    assert time.perf_counter() - start < 0.5
