@@ -82,5 +82,5 @@ def sha256_of(path: Path) -> str:
 
 
 def sha256_text(text: str) -> str:
-    """Hex SHA-256 of UTF-8 text."""
-    return hashlib.sha256(text.encode()).hexdigest()
+    """Hex SHA-256 of UTF-8 text; a lone surrogate counts as its three bytes."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

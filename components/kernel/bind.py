@@ -56,7 +56,8 @@ def _bind(
     shared = _value(launch.shared, integers, launch)
     if shared < 0:
         raise ProgramError("contract", f"shared={launch.shared} is {shared}; expected at least 0", launch.line)
-    _check_limits(grid, block, shared, launch)
+    if 0 not in grid:  # else there is nothing to launch, whatever the block
+        _check_limits(grid, block, shared, launch)
     arguments = tuple(_argument(parameter, integers, offered) for parameter in program.kernels[launch.kernel])
     return BoundLaunch(launch.kernel, grid, block, shared, arguments)
 

@@ -45,7 +45,11 @@ def check_text(source: str) -> str:
         raise ProgramError("contract", f"source of {size} bytes; expected at most {MAX_SOURCE_BYTES}")
     for number, content in enumerate(source.split("\n"), 1):
         for character in content:
-            if (character < " " and character not in "\t\r") or character == "\x7f":
+            if (
+                (character < " " and character not in "\t\r")
+                or character == "\x7f"
+                or "\ud800" <= character <= "\udfff"
+            ):
                 raise ProgramError("contract", f"control character {ord(character):#04x}; expected plain text", number)
     if match := re.search(r"\r(?!\n)", source):
         line = source.count("\n", 0, match.start()) + 1

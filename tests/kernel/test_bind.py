@@ -27,6 +27,11 @@ def test_arguments_are_found_by_name_in_any_order():
     assert isinstance(launch.arguments[0], np.int32)
 
 
+def test_an_empty_grid_launches_nothing_whatever_the_block():
+    (launch,) = _bind("grid=nnz-4 block=min(nnz-4,128)", "float* y")
+    assert (launch.grid, launch.block) == ((0, 1, 1), (0, 1, 1))
+
+
 def test_width_belongs_to_spmm():
     (launch,) = _bind("grid=width block=1", "const float* B, float* C, int width", "spmm", width=33)
     assert launch.grid == (33, 1, 1)

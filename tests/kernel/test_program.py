@@ -133,6 +133,7 @@ def test_contract_errors_carry_the_line(source, line, message):
         "import std;",
         "int a; \x00",
         "int a; \x0c",
+        "// \ud800",
         "// " + "x" * 17_000,
     ],
 )
