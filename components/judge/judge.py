@@ -1,6 +1,5 @@
 """The judge: one request in, one verdict out; many requests at once, each in a process that may be killed."""
 
-import hashlib
 import logging
 import os
 import threading
@@ -11,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from components.errors import SparseRLError, UserError
+from components.files import sha256_text
 from components.judge.cache import Cache, code_version, content_key, default_folder
 from components.judge.compile import OPTIONS, check_architecture, compiler_version
 from components.judge.handover import Handover
@@ -206,7 +206,7 @@ class Judge:
             width=request.width,
             arch=self.arch,
             compiler=self.compiler,
-            program_hash=hashlib.sha256(request.source.encode()).hexdigest(),
+            program_hash=sha256_text(request.source),
         )
         compiled, lasting = self._compiled(request.source)
         if compiled["status"] != "compiled":

@@ -1,7 +1,6 @@
 """One program on one matrix, ready to run: converted, bound, with numbers drawn. Shared by both backends."""
 
 import functools
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from components.files import sha256_text
 from components.judge.adversarial import MIN_APPLICABLE, adversarial_matrices
 from components.judge.memo import Memo
 from components.judge.verify import Draw, chosen_draws, draw, pattern_key
@@ -77,7 +77,7 @@ def job_of(request: dict[str, Any]) -> Job:
     source = request["source"]
     return Job(
         program=parsed(source),
-        program_hash=hashlib.sha256(source.encode()).hexdigest(),
+        program_hash=sha256_text(source),
         operator=request["operator"],
         width=request["width"],
         target=None if request["matrix"] is None else load_pattern(**request["matrix"]),
