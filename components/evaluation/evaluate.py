@@ -18,7 +18,7 @@ import numpy as np
 from components.errors import UserError
 from components.evaluation import metrics
 from components.evaluation.oracle import forest_times, oracle_times
-from components.files import replacing, sha256_of, write_json, write_text
+from components.files import replacing, write_json, write_text
 from components.judge.verdict import Status
 from components.settings import OperatorChoice, Settings
 from components.training.session import run_stage
@@ -43,7 +43,7 @@ def evaluate(settings: Settings) -> dict[str, Any]:
 
     from components.judge.judge import Judge, resolve_backend
     from components.matrix.manifest import load_by_id, read_manifest
-    from components.tracking.runs import stage_run
+    from components.tracking.runs import data_version, stage_run
 
     started = time.perf_counter()
     manifest = read_manifest(settings.root)
@@ -54,8 +54,8 @@ def evaluate(settings: Settings) -> dict[str, Any]:
     measurements = pd.read_parquet(settings.root / "data/pairs/measurements.parquet")
     backend, arch = resolve_backend(settings.judge)
     operators = ",".join(f"{choice.name}{choice.width}" for choice in settings.label.operators)
-    data_version = sha256_of(settings.root / "data/matrices/manifest.csv")[:16]
-    tags = {"op": operators, "arch": arch, "data_version": data_version}
+    version = data_version(settings.root)
+    tags = {"op": operators, "arch": arch, "data_version": version}
     with stage_run("evaluate", settings, tags=tags) as run:
         with Judge(settings.judge, arch, backend) as judge:
             frames = [_model_verdicts(settings, name, matrices, judge) for name in MODELS]
@@ -75,7 +75,7 @@ def evaluate(settings: Settings) -> dict[str, Any]:
             "baseline": _first(frame["baseline"]),
             "matrices": len(test),
             "samples": settings.evaluate.samples,
-            "data_version": data_version,
+            "data_version": version,
             **{
                 f"{model}_{problem}_{name}": value
                 for (model, problem), row in summary.items()

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from components.files import sha256_of
 from components.settings import Settings, flatten, to_dict
 from components.tracking.store import host_identity, open_store, process_started
 
@@ -91,13 +92,14 @@ def stage_run(
     Args:
         stage: its name; the run's name.
         settings: the stage's own section is logged as parameters.
-        tags: op, arch, timing, data version, ... besides the stage, git commit and process that are always there.
+        tags: besides those of the project, the stage, the git commit and the process, which are always there.
         resume_run_id: continue this run, if the store still has it, rather than start another.
     """
     client, experiment = open_store(settings)
     sweep(client, experiment)
     own = {
         "stage": stage,
+        **project_tags(settings),
         "git_commit": git_commit(settings.root),
         "process": f"{os.getpid()} {process_started(os.getpid())}",
         "host": host_identity(),
@@ -113,6 +115,27 @@ def stage_run(
         run.log_params({stage: section, "seed": settings.seed})
     with _ending(run):
         yield run
+
+
+def project_tags(settings: Settings) -> dict[str, str]:
+    """What every run of the project carries: operators, architecture, timing kind and data version."""
+    from components.judge.options import resolve_backend
+
+    backend, arch = resolve_backend(settings.judge)
+    tags = {
+        "op": ",".join(f"{choice.name}{choice.width}" for choice in settings.label.operators),
+        "arch": arch,
+        "timing": "measured" if backend == "gpu" else "modelled",
+    }
+    if version := data_version(settings.root):
+        tags["data_version"] = version
+    return tags
+
+
+def data_version(root: Path) -> str:
+    """The first 16 hex digits of the manifest's SHA-256; empty before there is one."""
+    manifest = root / "data/matrices/manifest.csv"
+    return sha256_of(manifest)[:16] if manifest.is_file() else ""
 
 
 def sweep(client: "MlflowClient", experiment: str) -> list[str]:

@@ -47,6 +47,8 @@ def test_a_run_holds_parameters_tags_metrics_and_artifacts(settings, tmp_path):
     assert found.data.params["nested.a"] == "1"
     assert len(found.data.params["text"]) == 500
     assert (found.data.tags["stage"], found.data.tags["arch"]) == ("sft", "sm_90")
+    assert (found.data.tags["op"], found.data.tags["timing"]) == ("spmv1,spmm8", "modelled")
+    assert len(found.data.tags["git_commit"]) >= 4
     assert [f.path for f in client.list_artifacts(run.run_id, "notes")] == ["notes/note.txt"]
     assert client.load_table(experiment, "table.json", run_ids=[run.run_id])["k"].tolist() == [1, 2]
 
