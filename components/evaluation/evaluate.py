@@ -282,6 +282,8 @@ def _write(root: Path, frame: "pd.DataFrame", table: "pd.DataFrame", by_class: "
     for name, data in (("table", table), ("by_class", by_class)):
         with replacing(folder / f"{name}.csv") as temporary:
             data.to_csv(temporary, index=False, lineterminator="\n")
+    for name in ("best.cu", "best.json"):
+        (folder / name).unlink(missing_ok=True)  # of an earlier run, which may have had a correct sample
     good = frame[(frame["model"] == "rl") & (frame["status"] == Status.CORRECT)]
     if len(good):
         best = good.loc[good["speedup"].idxmax()]

@@ -30,7 +30,7 @@ class Estimate:
 
     def __str__(self) -> str:
         if self.low == self.high:
-            return f"{self.value:.3f} (one matrix, no interval)"
+            return f"{self.value:.3f} (no interval: every resample alike)"
         return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
 

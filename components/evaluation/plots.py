@@ -25,6 +25,7 @@ def _figure(width: float, height: float, rows: int = 1, cols: int = 1) -> tuple[
     import matplotlib.pyplot as plt
 
     plt.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "figure.dpi": 110})
+    plt.rcParams["text.parse_math"] = False  # names of matrices and models are text, whatever signs they hold
     return plt.subplots(rows, cols, figsize=(width, height), layout="constrained", squeeze=False)
 
 

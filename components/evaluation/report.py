@@ -6,6 +6,7 @@ Out: data/report/{index.html,index.md,*.png}
 """
 
 import base64
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -87,9 +88,15 @@ def report(settings: Settings) -> Path:
                 "By structure class", table=class_table(by_class), pictures=_class_pictures(by_class, evaluation, out)
             ),
             Section("What became of the samples", pictures=[_statuses(verdicts, out)]),
-            Section("Training", table=training_table(metrics), pictures=_curves(root, out)),
+            Section(
+                "Training",
+                notes=_shipped(metrics["rl"]),
+                table=training_table(metrics),
+                pictures=_curves(root, out),
+            ),
             _best(root, place),
             Section("Matrices", table=_matrices(metrics["matrices"]), pictures=_spies(settings, out)),
+            Section("Where the matrices come from", table=_sources(root, metrics["matrices"]["source"])),
             Section("Corpus", table=_corpus(metrics["corpus"])),
             Section("Stages", table=stage_table(metrics)),
         ),
@@ -192,7 +199,11 @@ def _curves(root: Path, out: Path) -> list[Picture]:
         "rl": ("reward", "validation_reward"),
     }
     units = {"pretrain": "cross-entropy (nats/token)", "sft": "cross-entropy (nats/token)", "rl": "mean reward"}
-    return [Picture(plots.curves(frames, series, units, out / "curves.png"), "Training curves")]
+    first = Picture(plots.curves(frames, series, units, out / "curves.png"), "Training curves")
+    if not {"kl", "entropy"} <= set(frames.get("rl", ())):
+        return [first]
+    drift = plots.curves(frames, {"rl": ("kl", "entropy")}, {"rl": "nats/token"}, out / "rl_drift.png")
+    return [first, Picture(drift, "RL: divergence from the SFT policy and entropy")]
 
 
 def training_table(metrics: dict[str, dict[str, Any]]) -> list[list[str]]:
@@ -209,6 +220,13 @@ def training_table(metrics: dict[str, dict[str, Any]]) -> list[list[str]]:
     return rows
 
 
+def _shipped(rl: dict[str, Any]) -> list[str]:
+    """Which weights are called `rl` in the tables."""
+    if rl.get("shipped") != "sft":
+        return []
+    return ["RL was no better than SFT on the validation split: the model named rl holds the SFT weights."]
+
+
 def _best(root: Path, place: str) -> Section:
     path = root / "data/evaluation/best.cu"
     if not path.is_file():
@@ -219,7 +237,9 @@ def _best(root: Path, place: str) -> Section:
         f"{verdict['matrix']}, {verdict['operator']} width {verdict['width']}: {verdict['time_us']:.2f} us against "
         f"{verdict['baseline_us']:.2f} us of {verdict['baseline']} ({kind})"
     )
-    return Section("Best generated kernel", notes=[note], code=path.read_text(encoding="utf-8"))
+    names = ("status", "format", "registers", "bytes_moved", "convert_us", "break_even", "program_hash")
+    known = [f"{name} {verdict[name]}" for name in names if verdict.get(name) is not None]
+    return Section("Best generated kernel", notes=[note, "; ".join(known)], code=path.read_text(encoding="utf-8"))
 
 
 def _matrices(metrics: dict[str, Any]) -> list[list[str]]:
@@ -227,6 +247,21 @@ def _matrices(metrics: dict[str, Any]) -> list[list[str]]:
     for name, counts in metrics["classes"].items():
         rows.append([name, *(str(counts[part]) for part in ("train", "validation", "test"))])
     return [*rows, ["all", *(str(metrics[part]) for part in ("train", "validation", "test"))]]
+
+
+def _sources(root: Path, setting: str) -> list[list[str]]:
+    """Matrices by source and split: up to a bracket or colon, or `matrices.source` for those that came from files."""
+    import pandas as pd
+
+    from components.matrix.manifest import read_manifest
+
+    manifest = read_manifest(root)
+    kinds = manifest["source"].astype(str).str.extract(r"^([\w.-]+)[(:]")[0].fillna(setting)
+    counts = pd.crosstab(kinds, manifest["split"])
+    rows = [["source", "train", "validation", "test"]]
+    for kind, row in counts.iterrows():
+        rows.append([str(kind), *(str(row.get(part, 0)) for part in ("train", "validation", "test"))])
+    return rows
 
 
 def _spies(settings: Settings, out: Path) -> list[Picture]:
@@ -244,8 +279,10 @@ def _spies(settings: Settings, out: Path) -> list[Picture]:
 
 def _corpus(metrics: dict[str, Any]) -> list[list[str]]:
     rows = [["quantity", "value"], ["files", str(metrics["files"])], ["bytes of text", str(metrics["bytes"])]]
-    for name in ("by_license", "dropped"):
-        rows += [[f"{name.replace('_', ' ')}: {key}", str(value)] for key, value in dict(metrics.get(name, {})).items()]
+    for name in ("packages", "licenses"):
+        for key, part in metrics[name].items():
+            rows.append([f"{name}: {key}", f"{part['files']} files, {part['bytes']} bytes"])
+    rows += [[f"dropped: {key}", str(value)] for key, value in metrics["dropped"].items()]
     return rows
 
 
@@ -273,7 +310,8 @@ def markdown(page: Page) -> str:
             lines += [_row(section.table[0]), _row(["---"] * len(section.table[0])), *map(_row, section.table[1:]), ""]
         lines += _spaced(f"![{picture.caption}]({picture.path.name})" for picture in section.pictures)
         if section.code:
-            lines += ["```cuda", section.code.rstrip("\n").replace("```", "'''"), "```", ""]
+            fence = "`" * max(3, 1 + max(map(len, re.findall("`+", section.code)), default=0))
+            lines += [f"{fence}cuda", section.code.rstrip("\n"), fence, ""]
     return "\n".join(lines)
 
 

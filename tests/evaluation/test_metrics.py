@@ -95,3 +95,8 @@ def test_measured_and_modelled_never_meet():
     mixed = TWO.assign(timing=["measured"] + ["modelled"] * 5)
     with pytest.raises(UserError, match="mixes measured and modelled"):
         one_timing(mixed)
+
+
+def test_no_interval_is_not_called_one_matrix():
+    misses = bootstrap([1.0] * 20, 50, seed=0, logs=True)
+    assert str(misses) == "1.000 (no interval: every resample alike)"

@@ -49,7 +49,7 @@ def test_the_forest_guesses_a_family_and_pays_its_median():
 def test_pictures_are_png_whatever_the_names_hold(tmp_path):
     estimate = Estimate(1.5, 1.2, 1.9)
     path = plots.speedup_by_class(
-        {"r<l>$x$": {"a_b%": estimate, "ü": estimate}}, "b_$1", "modelled", tmp_path / "a b.png"
+        {"r<l>$x$": {"a_b%": estimate, "ü": estimate}}, "b_$1 $\\frac$", "modelled", tmp_path / "a b.png"
     )
     assert path.read_bytes().startswith(PNG)
     wide = generate("lp", 2000, seed=0)
@@ -65,20 +65,31 @@ def project(tmp_path):
     metrics = root / "data/metrics"
     metrics.mkdir(parents=True)
     base = {"run_id": "r1", "seconds": 2.0}
+    counts = {"files": 3, "bytes": 99}
     parts = {
         "matrices": base
-        | {"train": 1, "validation": 0, "test": 1, "classes": {"uniform": {"train": 1, "validation": 0, "test": 1}}},
-        "corpus": base | {"files": 3, "bytes": 99, "by_license": {"MIT": 3}, "dropped": {"generated": 1}},
+        | {
+            "source": "bundled",
+            "train": 1,
+            "validation": 0,
+            "test": 1,
+            "classes": {"uniform": {"train": 1, "validation": 0, "test": 1}},
+        },
+        "corpus": base
+        | {"files": 3, "bytes": 99, "packages": {"p": counts}, "licenses": {"MIT": counts}, "dropped": {"vendored": 1}},
         "tokenizer": base,
         "pretrain": base | {"held_out_before": 7.0, "held_out_after": 2.0, "steps": 5, "stopped_by": "clock"},
         "label": base,
         "sft": base | {"held_out_before": 2.0, "held_out_after": 0.5, "steps": 5, "stopped_by": "clock"},
-        "rl": base | {"validation_reward_sft": 0.25, "validation_reward_rl": 0.75, "steps": 9, "stopped_by": "clock"},
+        "rl": base
+        | {"validation_reward_sft": 0.25, "validation_reward_rl": 0.75}
+        | {"steps": 9, "stopped_by": "clock", "shipped": "sft"},
         "evaluate": base | {"timing": "modelled", "arch": "sm_90", "gpu": None, "baseline": "reference:csr_vector"},
     }
     for stage, values in parts.items():
         (metrics / f"{stage}.json").write_text(json.dumps(values))
-    pd.DataFrame({"step": [1, 2], "reward": [0.1, 0.2]}).to_csv(metrics / "rl_curve.csv", index=False)
+    curve = {"step": [1, 2], "reward": [0.1, 0.2], "kl": [0.0, 0.1], "entropy": [1.0, 0.9]}
+    pd.DataFrame(curve).to_csv(metrics / "rl_curve.csv", index=False)
     evaluation = root / "data/evaluation"
     evaluation.mkdir()
     speed = {"speedup_1": 1.25, "speedup_1_low": 1.1, "speedup_1_high": 1.4}
@@ -97,10 +108,12 @@ def project(tmp_path):
     verdicts.to_parquet(evaluation / "verdicts.parquet")
     (evaluation / "best.cu").write_text("if (a<b) y[0] = 1; // <script>\n")
     best = {"matrix": "g/m", "operator": "spmv", "width": 1, "time_us": 2.0, "baseline_us": 5.0, "speedup": 2.5}
-    (evaluation / "best.json").write_text(json.dumps(best | {"baseline": "reference:csr_vector", "timing": "modelled"}))
+    best |= {"baseline": "reference:csr_vector", "timing": "modelled", "status": "correct", "format": "csr"}
+    (evaluation / "best.json").write_text(json.dumps(best))
     matrix = generate("uniform", 1000, seed=0)
     save_npz(root / f"data/matrices/{matrix.id}.npz", matrix)
-    manifest = pd.DataFrame([{"matrix": matrix.id, "split": "test", "structure_class": "uniform", "nnz": matrix.nnz}])
+    row = {"matrix": matrix.id, "split": "test", "structure_class": "uniform", "nnz": matrix.nnz}
+    manifest = pd.DataFrame([row | {"source": "generate(uniform, 1)"}])
     manifest.to_csv(root / "data/matrices/manifest.csv", index=False)
     return dataclasses.replace(load(), root=root)
 
@@ -113,11 +126,15 @@ def test_the_page_stands_alone_and_says_what_was_counted(project):
     assert "87.5 %" in page
     assert "if (a&lt;b)" in page
     assert "<script>" not in page
-    assert page.count("data:image/png;base64,") == 4
+    assert page.count("data:image/png;base64,") == 5
     text = (project.root / "data/report/index.md").read_text()
     assert "| rl | 9 | clock | mean reward on the validation split | 0.250 | 0.750 |" in text
     assert "2.50x; modelled on sm_90" in text
     assert "| all | 16.0 |  |" in text
+    assert "| licenses: MIT | 3 files, 99 bytes |" in text
+    assert "| generate | 0 | 0 | 1 |" in text
+    assert "the model named rl holds the SFT weights" in text
+    assert "status correct; format csr" in text
 
 
 def test_mixed_timings_make_no_page(project):
