@@ -6,10 +6,13 @@ from typing import Any
 from components.errors import UserError
 from components.files import read_json, sha256_of
 from components.settings import Settings
+from components.tracking.compare import speedups_over_champion
 from components.tracking.store import open_store
 
 NAME = "sparserl-policy"
 _GATED = ("arch", "timing", "data_version")
+_RATES = ("_compile_rate", "_pass_at_1")
+_SPEEDUP = "_speedup_1"
 
 
 @dataclass(frozen=True)
@@ -72,8 +75,10 @@ def promote(settings: Settings, arch: str | None = None, version: int | None = N
     """Move `champion-<arch>` to a version if the gate lets it; the champion it had becomes `previous-<arch>`.
 
     The gate: the challenger was evaluated on this architecture, timing kind and test data; its compile rate and pass@1
-    are not below the champion's; and for every operator the lower end of its speed-up's interval is above the
-    champion's value. Without a champion it must write correct kernels at all.
+    are not below the champion's; and for every operator the lower end of the interval of its speed-up over the
+    champion, taken matrix by matrix, is above 1. Where the store lacks the verdict tables, the lower end of its
+    speed-up's own interval must be above the champion's value, and the reasons say so. Without a champion it must
+    write correct kernels at all.
 
     Args:
         settings: for the store.
@@ -96,9 +101,10 @@ def promote(settings: Settings, arch: str | None = None, version: int | None = N
     champion = _aliased(settings, alias)
     if champion is not None and champion.version == challenger.version:
         return Decision(True, alias, challenger.version, None, ("it is the champion already",))
-    failures = _failures(challenger.tags, champion.tags if champion else None, arch)
+    failures, notes = _judged(settings, challenger.tags, champion.tags if champion else None, arch)
     previous = champion.version if champion else None
-    reasons = failures or (("no champion before",) if champion is None else ("every gate holds",))
+    passed = "no champion before" if champion is None else "every gate holds"
+    reasons = (*(failures or (passed,)), *notes)
     decision = Decision(not failures, alias, challenger.version, previous, tuple(reasons))
     client.set_model_version_tag(NAME, challenger.version, f"gate-{arch}", str(decision))
     if decision.promoted:
@@ -108,7 +114,10 @@ def promote(settings: Settings, arch: str | None = None, version: int | None = N
     return decision
 
 
-def _failures(challenger: dict[str, str], champion: dict[str, str] | None, arch: str) -> tuple[str, ...]:
+def _judged(
+    settings: Settings, challenger: dict[str, str], champion: dict[str, str] | None, arch: str
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What fails, and what the speed-ups were compared by."""
     found = []
     if challenger["arch"] != arch:
         found.append(f"arch: it was evaluated on {challenger['arch']}, not on {arch}")
@@ -116,22 +125,45 @@ def _failures(challenger: dict[str, str], champion: dict[str, str] | None, arch:
         passed = [float(v) for name, v in challenger.items() if name.startswith("rl_") and name.endswith("pass_at_1")]
         if not passed or min(passed) <= 0:
             found.append("pass_at_1: it wrote no correct kernel for some operator")
-        return tuple(found)
+        return tuple(found), ()
     for name in ("timing", "data_version"):
         if challenger[name] != champion[name]:
             found.append(f"{name}: {challenger[name]} against the champion's {champion[name]}; not comparable")
+    names = [n for n in sorted(champion) if n.startswith("rl_") and n.endswith((*_RATES, _SPEEDUP))]
+    found += [
+        f"{name[3:]}: it was not evaluated for this, the champion was" for name in names if name not in challenger
+    ]
     if found:
-        return tuple(found)
-    for name in sorted(champion):
-        if not name.startswith("rl_") or name not in challenger:
-            continue
-        ours, theirs = challenger[name], champion[name]
-        if name.endswith(("_compile_rate", "_pass_at_1")) and float(ours) < float(theirs):
-            found.append(f"{name[3:]}: {float(ours):.4f} against the champion's {float(theirs):.4f}")
-        if name.endswith("_speedup_1") and float(challenger[f"{name}_low"]) <= float(theirs):
-            low = float(challenger[f"{name}_low"])
-            found.append(f"{name[3:]}: lower bound {low:.4f} is not above the champion's {float(theirs):.4f}")
-    return tuple(found)
+        return tuple(found), ()
+    for name in names:
+        ours, theirs = float(challenger[name]), float(champion[name])
+        if name.endswith(_RATES) and ours < theirs:
+            found.append(f"{name[3:]}: {ours:.4f} against the champion's {theirs:.4f}")
+    failures, notes = _speedups(settings, challenger, champion, [n for n in names if n.endswith(_SPEEDUP)])
+    return (*found, *failures), notes
+
+
+def _speedups(
+    settings: Settings, challenger: dict[str, str], champion: dict[str, str], names: list[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    client, _ = open_store(settings)
+    runs = challenger.get("evaluation_run", ""), champion.get("evaluation_run", "")
+    ratios = speedups_over_champion(settings, client, *runs) if all(runs) else None
+    if ratios is None:
+        failures = [
+            f"{name[3:]}: lower bound {float(challenger[f'{name}_low']):.4f} is not above the champion's "
+            f"{float(champion[name]):.4f}"
+            for name in names
+            if float(challenger[f"{name}_low"]) <= float(champion[name])
+        ]
+        return tuple(failures), ("speed-ups not compared matrix by matrix: the store lacks comparable verdict tables",)
+    shown = [f"{problem}: {ratio} times the champion's speed-up" for problem, ratio in sorted(ratios.items())]
+    slower = [
+        f"{problem}{_SPEEDUP}: lower bound {ratio.low:.4f} of the ratio to the champion's is not above 1"
+        for problem, ratio in sorted(ratios.items())
+        if ratio.low <= 1
+    ]
+    return tuple(slower), tuple(shown)
 
 
 def rollback(settings: Settings, arch: str) -> dict[str, Any]:
