@@ -18,7 +18,7 @@ import numpy as np
 from components.errors import UserError
 from components.evaluation import metrics
 from components.evaluation.oracle import forest_times, oracle_times
-from components.files import replacing, write_json, write_text
+from components.files import replacing, sha256_of, write_json, write_text
 from components.judge.verdict import Status
 from components.settings import OperatorChoice, Settings
 from components.training.session import run_stage
@@ -76,6 +76,7 @@ def evaluate(settings: Settings) -> dict[str, Any]:
             "matrices": len(test),
             "samples": settings.evaluate.samples,
             "data_version": version,
+            "policy_sha256": sha256_of(settings.root / "data/models/rl/manifest.json"),
             **{
                 f"{model}_{problem}_{name}": value
                 for (model, problem), row in summary.items()

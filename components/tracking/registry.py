@@ -43,7 +43,7 @@ def register(settings: Settings) -> dict[str, Any]:
         `version`, `model_uri` and whether it is `new`.
 
     Raises:
-        UserError: the cycle has not run.
+        UserError: the cycle has not run, or the evaluation speaks of another policy.
     """
     from components.tracking.models import log_policy
     from components.tracking.runs import git_commit, stage_run
@@ -55,6 +55,10 @@ def register(settings: Settings) -> dict[str, Any]:
     for version in _versions(settings):
         if version.tags.get("manifest_sha256") == digest:
             return {"version": version.version, "model_uri": version.source, "new": False}
+    if evaluation["policy_sha256"] != digest:
+        raise UserError(
+            "data/metrics/evaluate.json: speaks of another policy than data/models/rl; run `dvc repro evaluate`"
+        )
     training = read_json(settings.root / "data/metrics/rl.json")
     tags = {
         "manifest_sha256": digest,

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from components.errors import SparseRLError, UserError
-from components.files import write_json
+from components.files import sha256_of, write_json
 from components.policy import storage
 from components.tracking import models
 from components.tracking.registry import NAME, register
@@ -75,6 +75,11 @@ def test_a_registered_policy_is_registered_once_and_survives_a_move(micro, train
     shutil.copytree(trained, micro.root / "data/models/rl")
     write_json(micro.root / "data/metrics/rl.json", {"run_id": "trained"})
     evaluation = {"run_id": "evaluated", **TAGS, "rl_spmv_pass_at_1": 0.5, "rl_spmv_speedup_1": 1.25}
+    stale = {**evaluation, "policy_sha256": "0" * 64}
+    write_json(micro.root / "data/metrics/evaluate.json", stale)
+    with pytest.raises(UserError, match="speaks of another policy"):
+        register(micro)
+    evaluation["policy_sha256"] = sha256_of(micro.root / "data/models/rl/manifest.json")
     write_json(micro.root / "data/metrics/evaluate.json", evaluation)
     first = register(micro)
     assert (first["version"], first["new"]) == ("1", True)
