@@ -12,7 +12,7 @@ def _plain() -> dict:
 def test_exponent_without_dot_is_a_float_everywhere(tmp_path):
     text = (project_root() / "params.yaml").read_text()
     path = tmp_path / "params.yaml"
-    path.write_text(text.replace("learning_rate: 5e-4", "learning_rate: 1e-4"))
+    path.write_text(text.replace("learning_rate: 3e-4", "learning_rate: 1e-4"))
     loaded = settings.load(path)
     assert loaded.rl.learning_rate == 0.0001
     assert isinstance(loaded.rl.learning_rate, float)
