@@ -9,7 +9,7 @@ extern "C" __global__ void spmv(const int* __restrict__ row_ptr, const unsigned 
   int begin = row < rows ? row_ptr[row] : last, end = row < rows ? row_ptr[row + 1] : last;
   float sum = 0;
   for (int base = row_ptr[first]; base < last; base += 1024) {
-    for (int j = base + threadIdx.x; j < min(base + 1024, last); j += 256) part[j - base] = values[j] * x[col_idx[j]];
+    for (int j = base + threadIdx.x; j < min(base + 1024, last); j += 256) part[j - base] = __ldcs(values + j) * x[__ldcs(col_idx + j)];
     __syncthreads();
     for (int j = max(begin, base); j < min(end, base + 1024); ++j) sum += part[j - base];
     __syncthreads();
