@@ -1,22 +1,45 @@
-"""cuSPARSE's products through its generic API: the baseline of a measured time.
+"""cuSPARSE's products through its generic API: every algorithm and storage format that applies to a matrix.
 
-Constants and signatures: cusparse.h of CUDA 12 and 13. Every buffer is allocated and every preprocess step done before
-the clock starts.
+Constants and signatures: cusparse.h of CUDA 12 and 13. Buffers are allocated and every preprocess step is done before a
+clock starts.
 """
 
 import ctypes
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-
-import numpy as np
 
 from components.errors import SparseRLError
 
 _R_32F, _INDEX_32I, _BASE_ZERO, _NO_TRANSPOSE, _ORDER_ROW = 0, 2, 0, 0, 2  # cudaDataType, cusparse*_t
-SPMV_ALGORITHMS = {"cusparse:default": 0, "cusparse:csr_alg1": 2, "cusparse:csr_alg2": 3}
-SPMM_ALGORITHMS = {"cusparse:csr_alg1": 4, "cusparse:csr_alg2": 6, "cusparse:csr_alg3": 12}
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """One algorithm of cusparseSpMVAlg_t or cusparseSpMMAlg_t and the format it takes."""
+
+    name: str
+    format: str
+    number: int
+
+
+SPMV = (
+    Algorithm("cusparse:csr_default", "csr", 0),
+    Algorithm("cusparse:csr_alg1", "csr", 2),
+    Algorithm("cusparse:csr_alg2", "csr", 3),
+    Algorithm("cusparse:coo_alg1", "coo", 1),
+    Algorithm("cusparse:coo_alg2", "coo", 4),
+    Algorithm("cusparse:sell_alg1", "sell", 5),
+    Algorithm("cusparse:bsr_alg1", "bsr", 6),
+)
+SPMM = (
+    Algorithm("cusparse:csr_alg1", "csr", 4),
+    Algorithm("cusparse:csr_alg2", "csr", 6),
+    Algorithm("cusparse:csr_alg3", "csr", 12),
+    Algorithm("cusparse:coo_alg4", "coo", 5),
+    Algorithm("cusparse:bsr_alg1", "bsr", 14),
+)
 
 
 class CusparseError(SparseRLError):
@@ -24,7 +47,8 @@ class CusparseError(SparseRLError):
 
 
 @functools.cache
-def _library() -> ctypes.CDLL:
+def library() -> ctypes.CDLL:
+    """libcusparse, however it was installed."""
     try:
         from cuda import pathfinder
 
@@ -33,98 +57,126 @@ def _library() -> ctypes.CDLL:
         return ctypes.CDLL("libcusparse.so.12")  # the soname of CUDA 12 and 13
 
 
-def _call(name: str, *arguments: Any) -> None:
-    status = getattr(_library(), name)(*arguments)
+def call(name: str, *arguments: Any) -> None:
+    """Call a function of the library; CusparseError unless it answers success or does not exist."""
+    function = getattr(library(), name, None)
+    if function is None:
+        raise CusparseError(f"{name}: not in this cuSPARSE")
+    status = function(*arguments)
     if status != 0:
         raise CusparseError(f"{name}: status {status}")
 
 
-@dataclass
+@functools.cache
+def handle(stream: int) -> ctypes.c_void_p:
+    """The process's handle on a stream."""
+    created = ctypes.c_void_p()
+    call("cusparseCreate", ctypes.byref(created))
+    call("cusparseSetStream", created, ctypes.c_void_p(stream))
+    return created
+
+
+@dataclass(eq=False)
 class CusparseProduct:
     """y = A x or C = A B by one algorithm, ready to launch.
 
     Args:
-        name: of `SPMV_ALGORITHMS` or `SPMM_ALGORITHMS`.
-        arrays: device arrays `row_ptr` int32, `col_idx` int32, `values`, `x` and `y` float32 (row-major operands).
-        shape: rows, cols, nnz.
+        algorithm: of `SPMV` or `SPMM`.
+        pointers: device addresses by the names of the format's arrays (components/kernel/formats; coo: `row_idx`,
+            `col_idx`), `values`, `x` and `y`; int32 indices, float32 numbers, row-major dense operands.
+        sizes: `rows`, `cols`, `nnz`, and what the format needs: `slots` and `c` of sell, `block_rows`, `blocks`, `b`
+            of bsr.
         width: dense columns; 0 for a vector.
         stream: address of the CUDA stream that everything runs on.
         allocate: bytes -> object with `.ptr` that lives as long as this product does.
+
+    Raises:
+        CusparseError: this cuSPARSE does not offer it for this matrix.
     """
 
-    name: str
-    arrays: dict[str, Any]
-    shape: tuple[int, int, int]
+    algorithm: Algorithm
+    pointers: Mapping[str, int]
+    sizes: Mapping[str, int]
     width: int
     stream: int
     allocate: Callable[[int], Any]
     _keep: list[Any] = field(default_factory=list)
+    _owned: list[tuple[str, ctypes.c_void_p]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        rows, cols, nnz = self.shape
-        pointer = {name: ctypes.c_void_p(int(array.data.ptr)) for name, array in self.arrays.items()}
-        handle, matrix, x, y = (ctypes.c_void_p() for _ in range(4))
-        _call("cusparseCreate", ctypes.byref(handle))
-        _call("cusparseSetStream", handle, ctypes.c_void_p(self.stream))
-        _call(
-            "cusparseCreateCsr", ctypes.byref(matrix),
-            ctypes.c_int64(rows), ctypes.c_int64(cols), ctypes.c_int64(nnz),
-            pointer["row_ptr"], pointer["col_idx"], pointer["values"],
-            _INDEX_32I, _INDEX_32I, _BASE_ZERO, _R_32F,
-        )  # fmt: skip
-        if self.width == 0:
-            _call("cusparseCreateDnVec", ctypes.byref(x), ctypes.c_int64(cols), pointer["x"], _R_32F)
-            _call("cusparseCreateDnVec", ctypes.byref(y), ctypes.c_int64(rows), pointer["y"], _R_32F)
-        else:
-            for descriptor, height, data in ((x, cols, pointer["x"]), (y, rows, pointer["y"])):
-                extent, leading = (ctypes.c_int64(height), ctypes.c_int64(self.width)), ctypes.c_int64(self.width)
-                _call("cusparseCreateDnMat", ctypes.byref(descriptor), *extent, leading, data, _R_32F, _ORDER_ROW)
-        kind = "DnVec" if self.width == 0 else "DnMat"
-        self._owned = [("cusparseDestroySpMat", matrix), (f"cusparseDestroy{kind}", x), (f"cusparseDestroy{kind}", y)]
-        self._owned.append(("cusparseDestroy", handle))
+        try:
+            self._create()
+        except CusparseError:
+            self.close()
+            raise
+
+    def _create(self) -> None:
+        matrix = self._matrix()
+        x, y = self._dense("x", self.sizes["cols"]), self._dense("y", self.sizes["rows"])
         one, zero = ctypes.c_float(1.0), ctypes.c_float(0.0)
         operations = (_NO_TRANSPOSE,) if self.width == 0 else (_NO_TRANSPOSE, _NO_TRANSPOSE)
-        algorithm = (SPMV_ALGORITHMS if self.width == 0 else SPMM_ALGORITHMS)[self.name]
         self._function = "cusparseSpMV" if self.width == 0 else "cusparseSpMM"
-        common = (handle, *operations, ctypes.byref(one), matrix, x, ctypes.byref(zero), y, _R_32F, algorithm)
+        coefficients = (ctypes.byref(one), matrix, x, ctypes.byref(zero), y)
+        common = (handle(self.stream), *operations, *coefficients, _R_32F, self.algorithm.number)
         size = ctypes.c_size_t()
-        _call(f"{self._function}_bufferSize", *common, ctypes.byref(size))
+        call(f"{self._function}_bufferSize", *common, ctypes.byref(size))
         buffer = self.allocate(size.value + 16)
         self._keep += [one, zero, buffer]
         self._arguments = (*common, ctypes.c_void_p(int(buffer.ptr)))
-        if hasattr(_library(), f"{self._function}_preprocess"):
-            _call(f"{self._function}_preprocess", *self._arguments)
+        if hasattr(library(), f"{self._function}_preprocess") and self.algorithm.format == "csr":
+            call(f"{self._function}_preprocess", *self._arguments)
 
     def launch(self) -> None:
         """Enqueue one product on the stream."""
-        _call(self._function, *self._arguments)
+        call(self._function, *self._arguments)
 
     def close(self) -> None:
-        """Give back the handle and descriptors."""
+        """Give back the descriptors."""
         for name, thing in self._owned:
-            _call(name, thing)
+            call(name, thing)
         self._owned = []
 
+    def _matrix(self) -> ctypes.c_void_p:
+        descriptor = ctypes.c_void_p()
+        place, number = self._pointer, self._number
+        tail = (_BASE_ZERO, _R_32F)
+        arrays: tuple[Any, ...]
+        sizes: tuple[Any, ...]
+        if self.algorithm.format == "csr":
+            arrays = (place("row_ptr"), place("col_idx"), place("values"), _INDEX_32I, _INDEX_32I, *tail)
+            sizes = (number("rows"), number("cols"), number("nnz"))
+            call("cusparseCreateCsr", ctypes.byref(descriptor), *sizes, *arrays)
+        elif self.algorithm.format == "coo":
+            arrays = (place("row_idx"), place("col_idx"), place("values"), _INDEX_32I, *tail)
+            sizes = (number("rows"), number("cols"), number("nnz"))
+            call("cusparseCreateCoo", ctypes.byref(descriptor), *sizes, *arrays)
+        elif self.algorithm.format == "sell":
+            arrays = (place("slice_ptr"), place("col_idx"), place("values"), _INDEX_32I, _INDEX_32I, *tail)
+            sizes = (number("rows"), number("cols"), number("nnz"), number("slots"), number("c"))
+            call("cusparseCreateSlicedEll", ctypes.byref(descriptor), *sizes, *arrays)
+        else:
+            arrays = (place("block_ptr"), place("block_col"), place("values"), _INDEX_32I, _INDEX_32I, *tail)
+            b = self.sizes["b"]
+            sizes = (number("block_rows"), ctypes.c_int64(self.sizes["cols"] // b), number("blocks"))
+            blocks = (ctypes.c_int64(b), ctypes.c_int64(b))
+            call("cusparseCreateBsr", ctypes.byref(descriptor), *sizes, *blocks, *arrays, _ORDER_ROW)
+        self._owned.append(("cusparseDestroySpMat", descriptor))
+        return descriptor
 
-def products(
-    arrays: dict[str, Any], shape: tuple[int, int, int], width: int, stream: int, allocate: Callable[[int], Any]
-) -> list[CusparseProduct]:
-    """Every algorithm that this cuSPARSE offers for one problem; one that it refuses is left out.
+    def _dense(self, name: str, height: int) -> ctypes.c_void_p:
+        descriptor = ctypes.c_void_p()
+        if self.width == 0:
+            call("cusparseCreateDnVec", ctypes.byref(descriptor), ctypes.c_int64(height), self._pointer(name), _R_32F)
+            self._owned.append(("cusparseDestroyDnVec", descriptor))
+        else:
+            width = ctypes.c_int64(self.width)
+            extent = (ctypes.c_int64(height), width, width)
+            call("cusparseCreateDnMat", ctypes.byref(descriptor), *extent, self._pointer(name), _R_32F, _ORDER_ROW)
+            self._owned.append(("cusparseDestroyDnMat", descriptor))
+        return descriptor
 
-    Raises:
-        CusparseError: none is left.
-    """
-    ready, refused = [], []
-    for name in SPMV_ALGORITHMS if width == 0 else SPMM_ALGORITHMS:
-        try:
-            ready.append(CusparseProduct(name, arrays, shape, width, stream, allocate))
-        except CusparseError as error:
-            refused.append(f"{name}: {error}")
-    if not ready:
-        raise CusparseError("; ".join(refused))
-    return ready
+    def _pointer(self, name: str) -> ctypes.c_void_p:
+        return ctypes.c_void_p(self.pointers[name])
 
-
-def csr_arrays(row_ptr: Any, col_idx: Any) -> tuple[Any, Any]:
-    """Host row_ptr and col_idx as int32, as cuSPARSE is given them here."""
-    return np.ascontiguousarray(row_ptr, np.int32), np.ascontiguousarray(col_idx, np.int32)
+    def _number(self, name: str) -> ctypes.c_int64:
+        return ctypes.c_int64(self.sizes[name])

@@ -32,6 +32,9 @@ _CHECK_DEATHS = {"check": "unsupported"}  # the interpreter failed on it: never 
 BASELINE = "reference:csr_vector"  # of a modelled time; a measured one is compared with cuSPARSE
 _START_S = 30.0  # from handing a worker its request to its first word
 _SLACK = 4.0  # wall over CPU seconds: cores are shared
+# One run of a program on a GPU: a thousand times what a slow honest one takes.
+_DEADLINE_S, _DEADLINE_PER_ENTRY_S = 1.0, 1e-7
+_SPARED_CORES = 2  # beside a GPU: for its executor and for this process
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,12 +65,15 @@ class Judge:
         if backend == "emulator":
             architecture(arch)
         self.settings, self.arch, self.backend = settings, arch, backend
-        self.workers = workers or settings.workers or len(os.sched_getaffinity(0))
+        cores = len(os.sched_getaffinity(0))
+        self.workers = workers or settings.workers or max(1, cores - (_SPARED_CORES if backend == "gpu" else 0))
         self.compiler = compiler_version()
         self.cache = Cache(default_folder() if settings.cache else None, settings.cache_max_mb << 20)
         self._pool = Pool("components.judge.worker", self.workers)
         self._handover = Handover(self._pool.folder)
-        self._threads = ThreadPoolExecutor(self.workers + 2, thread_name_prefix="judge")
+        # With a GPU many threads wait for their turn on it, while others keep the compilers busy.
+        threads = 4 * self.workers + 8 if backend == "gpu" else self.workers + 2
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="judge")
         self._running: dict[str, Future[Any]] = {}
         self._lock = threading.Lock()
         self._memory: dict[str, dict[str, Any]] = {}  # compiled and gated programs of this session
@@ -297,8 +303,7 @@ class Judge:
         if self._gpu is None:
             answer, lasting = self._run_check(self._check_request(request, compiled, target=True))
         else:
-            details = {"cubin": compiled["cubin"], "adversarial": gate_key not in self._passed_on_gpu}
-            answer, lasting = self._gpu.judge(self._check_request(request, compiled, target=True) | details)
+            answer, lasting = self._gpu.judge(self._gpu_request(request, compiled, gate_key not in self._passed_on_gpu))
             if answer["status"] == "correct":
                 self._passed_on_gpu.add(gate_key)
         if answer["status"] == "correct":
@@ -340,6 +345,18 @@ class Judge:
             "adversarial": not target,
             "cpu_s": self.settings.wall_s,
             "limits": self._limits(),
+        }
+
+    def _gpu_request(self, request: JudgeRequest, compiled: dict[str, Any], adversarial: bool) -> dict[str, Any]:
+        return {
+            "source": request.source,
+            "cubin": compiled["cubin"],
+            "code_hash": compiled["code_hash"],
+            "operator": request.operator,
+            "width": request.width,
+            "matrix": self._handover.describe(request.matrix),
+            "adversarial": adversarial,
+            "deadline_s": _DEADLINE_S + _DEADLINE_PER_ENTRY_S * request.matrix.nnz * request.width,
         }
 
     def _call(

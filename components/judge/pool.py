@@ -63,9 +63,105 @@ class WorkerBug(SparseRLError):
     """A worker's own code raised; the message is its traceback."""
 
 
-class _Worker:
+class Worker:
+    """A forked process and our end of its connection."""
+
     def __init__(self, pid: int, connection: socket.socket):
         self.pid, self.connection = pid, connection
+
+
+class Zygote:
+    """The warm process that workers of one module are forked from; see components/judge/zygote.py.
+
+    Not thread-safe: its users hold a lock.
+
+    Args:
+        module: whose `preload()` runs once and whose `handle(request, announce)` answers requests in the workers.
+        folder: removed by the warm process when this one is gone.
+        environment: variables besides those of `worker_environment`.
+    """
+
+    def __init__(self, module: str, folder: Path, environment: Mapping[str, str] | None = None):
+        self.module, self.folder = module, folder
+        self._environment = dict(environment or {})
+        self._control: socket.socket | None = None
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether it was started and not lost."""
+        return self._control is not None
+
+    def start(self) -> socket.socket:
+        """Start it unless it runs.
+
+        Raises:
+            SparseRLError: it does not come up.
+        """
+        if self._control is not None:
+            return self._control
+        control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.folder.mkdir(exist_ok=True)
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "components.judge.zygote", str(theirs.fileno()), str(self.folder), self.module],
+                pass_fds=[theirs.fileno()],
+                cwd=_ROOT,
+                env=worker_environment() | self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        control.settimeout(_START_S)
+        if control.recv(64) != b"ready":
+            code = self.process.wait()
+            control.close()
+            raise SparseRLError(f"the judge's workers do not start (exit code {code}); see the message above")
+        control.settimeout(60)
+        self._control = control
+        return control
+
+    def spawn(self) -> Worker:
+        """Fork a worker; OSError when the warm process is gone."""
+        control = self.start()
+        ours, theirs = socket.socketpair()
+        with theirs:
+            socket.send_fds(control, [b"spawn"], [theirs.fileno()])
+            answer = control.recv(64)
+        if not answer:
+            ours.close()
+            raise OSError("the warm process ended")
+        return Worker(int(answer), ours)
+
+    def reap(self, worker: Worker) -> int | None:
+        """Wait for a worker that is ending; the number of the signal that ended it, if one did."""
+        assert self._control is not None
+        self._control.send(f"reap {worker.pid}".encode())
+        status = int(self._control.recv(64) or b"0")
+        return os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+
+    def kill(self) -> None:
+        """End it, and with it its workers."""
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def close(self) -> None:
+        """Have it end its workers and itself."""
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        if self.process is not None:
+            try:
+                self.process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+            self.process = None
 
 
 class Pool:
@@ -83,10 +179,9 @@ class Pool:
         self.restarts = 0  # workers lost so far
         self.folder = Path(tempfile.mkdtemp(prefix="sparserl-judge-"))  # the zygote removes it, even after kill -9
         self._slots = threading.BoundedSemaphore(size)
-        self._idle: list[_Worker] = []
+        self._idle: list[Worker] = []
         self._lock = threading.Lock()  # of the control socket and the idle list
-        self._control: socket.socket | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._zygote = Zygote(module, self.folder)
         self._closed = False
 
     def __enter__(self) -> Self:
@@ -132,7 +227,7 @@ class Pool:
     def start(self) -> None:
         """Start the warm process now instead of at the first call."""
         with self._lock:
-            self._ensure_zygote()
+            self._started()
 
     def cpu_seconds(self) -> float:
         """CPU time that the idle workers have used so far, user and system."""
@@ -150,42 +245,23 @@ class Pool:
             for worker in self._idle:
                 worker.connection.close()
             self._idle.clear()
-            if self._control is not None:
-                self._control.close()
-                self._control = None
-        if self._process is not None:
-            try:
-                self._process.wait(timeout=10)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+            self._zygote.close()
         with contextlib.suppress(OSError):
             for path in self.folder.iterdir():
                 path.unlink()
             self.folder.rmdir()
 
-    def _take(self) -> _Worker:
+    def _take(self) -> Worker:
         with self._lock:
             if self._idle:
                 return self._idle.pop()
             try:
-                return self._spawn()
+                return self._started().spawn()
             except (OSError, ValueError):  # the warm process is gone (out of memory, say): start another, once
                 self._stop_zygote()
-                return self._spawn()
+                return self._started().spawn()
 
-    def _spawn(self) -> _Worker:
-        control = self._ensure_zygote()
-        ours, theirs = socket.socketpair()
-        with theirs:
-            socket.send_fds(control, [b"spawn"], [theirs.fileno()])
-            answer = control.recv(64)
-        if not answer:
-            ours.close()
-            raise OSError("the warm process ended")
-        return _Worker(int(answer), ours)
-
-    def _bury(self, worker: _Worker, kill: bool) -> tuple[int | None, bool]:
+    def _bury(self, worker: Worker, kill: bool) -> tuple[int | None, bool]:
         """End a lost worker; (signal, whether we killed it)."""
         if kill:
             with contextlib.suppress(ProcessLookupError):
@@ -193,51 +269,23 @@ class Pool:
         worker.connection.close()
         with self._lock:
             self.restarts += 1
-            if self._control is None:
+            if not self._zygote.running:
                 return None, kill
             try:
-                self._control.send(f"reap {worker.pid}".encode())
-                status = int(self._control.recv(64) or b"0")
+                return self._zygote.reap(worker), kill
             except (OSError, ValueError):
                 self._stop_zygote()
                 return None, kill
-        return (os.WTERMSIG(status) if os.WIFSIGNALED(status) else None), kill
 
-    def _ensure_zygote(self) -> socket.socket:
+    def _started(self) -> Zygote:
         if self._closed:
             raise RuntimeError("the pool is closed")
-        if self._control is not None:
-            return self._control
-        control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.folder.mkdir(exist_ok=True)
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "components.judge.zygote", str(theirs.fileno()), str(self.folder), self.module],
-                pass_fds=[theirs.fileno()],
-                cwd=_ROOT,
-                env=worker_environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        control.settimeout(_START_S)
-        if control.recv(64) != b"ready":
-            code = self._process.wait()
-            control.close()
-            raise SparseRLError(f"the judge's workers do not start (exit code {code}); see the message above")
-        control.settimeout(60)
-        self._control = control
-        return control
+        self._zygote.start()
+        return self._zygote
 
     def _stop_zygote(self) -> None:
         _LOG.warning("the judge's warm process was lost; starting another")
-        if self._control is not None:
-            self._control.close()
-            self._control = None
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
+        self._zygote.kill()
         for worker in self._idle:
             worker.connection.close()
         self._idle.clear()

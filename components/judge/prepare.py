@@ -1,5 +1,6 @@
 """One program on one matrix, ready to run: converted, bound, with numbers drawn. Shared by both backends."""
 
+import dataclasses
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from components.files import sha256_text
 from components.judge.adversarial import MIN_APPLICABLE, adversarial_matrices
@@ -113,7 +115,26 @@ def coverage_note(job: Job, checked: int) -> str:
 def draws(job: Job, case: Case) -> Iterator[Draw]:
     """The program's two draws of numbers for a case."""
     for number in chosen_draws(job.program_hash):
-        yield _draw(case.matrix, job.operator, job.width, number)
+        yield numbered_draw(job, case, number)
+
+
+def numbered_draw(job: Job, case: Case, number: int) -> Draw:
+    """One of the prepared draws of numbers for a case."""
+    return _draw(case.matrix, job.operator, job.width, number)
+
+
+def shuffled_case(job: Job) -> Case | None:
+    """The target with its rows in another order: what a program knows of the first order does not help it.
+
+    None where the format cannot store it, or where the order is what makes the format fit (diagonals, blocks).
+    """
+    if job.target is None or job.program.format.name not in _ORDER_FREE:
+        return None
+    target = job.target
+    try:
+        return _case(job, _SHUFFLED.get(pattern_key(target), lambda: _shuffled(target)), False)
+    except FormatNotApplicable:
+        return None
 
 
 def buffers(job: Job, case: Case, numbers: Draw) -> list[Buffer]:
@@ -133,6 +154,18 @@ def _case(job: Job, matrix: SparseMatrix, is_target: bool) -> Case:
         raise FormatNotApplicable(str(stored))
     launches = bind(job.program, stored, OPERATORS[job.operator], job.width)
     return Case(matrix, stored, tuple(launch for launch in launches if 0 not in launch.grid), is_target)
+
+
+def _shuffled(matrix: SparseMatrix) -> SparseMatrix:
+    rng = np.random.default_rng(int(pattern_key(matrix)[:16], 16))
+    order = rng.permutation(matrix.rows)
+    lengths = np.diff(matrix.row_ptr)[order]
+    row_ptr: NDArray[np.int64] = np.zeros(matrix.rows + 1, np.int64)
+    np.cumsum(lengths, out=row_ptr[1:])
+    source = np.repeat(matrix.row_ptr[:-1][order] - row_ptr[:-1], lengths) + np.arange(matrix.nnz)
+    return dataclasses.replace(
+        matrix, name=f"{matrix.name} (rows shuffled)", row_ptr=row_ptr, col_idx=matrix.col_idx[source]
+    )
 
 
 def _converted(matrix: SparseMatrix, spec: FormatSpec) -> StoredMatrix | FormatNotApplicable:
@@ -155,6 +188,8 @@ def _bytes_of_draw(numbers: Draw) -> int:
     return own + sum(array.nbytes for array in numbers.inputs.values())
 
 
+_ORDER_FREE = ("csr", "coo", "sell")
+_SHUFFLED: Memo[SparseMatrix] = Memo(256 << 20, lambda matrix: matrix.nnz * 20)
 _STORED: Memo[StoredMatrix | FormatNotApplicable] = Memo(
     256 << 20, lambda stored: stored.bytes if isinstance(stored, StoredMatrix) else 64
 )

@@ -1,52 +1,162 @@
-"""Statistics of interleaved samples of two kernels; no GPU in here."""
+"""The duel: candidate and baseline timed in turn until the interval of their ratio is narrow, L2-warm and L2-cold.
 
+Warm: replays of a CUDA graph of many runs, after at least 20 runs of warm-up. Cold: single runs between two events, the
+L2 written over before each (the events' own cost, about 1.6 us on an H200, is in both sides). No GPU in the statistics.
+"""
+
+import functools
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-_BOOTSTRAP = 1000  # resamples
+WARM_UPS = 20  # runs
+RUNS = 20  # in one graph of a short program
+_LONG_US = 500.0  # a replay needs not be longer than this
+_BATCH, _MAX_SAMPLES = 8, 64  # pairs
+_COLD_BATCH, _MAX_COLD = 8, 24  # pairs
+_NARROW, _NARROW_COLD = 1.01, 1.03  # upper over lower end of the ratio's interval: enough
+_BUDGET_US = 50_000.0  # of one side's replays
+_RESAMPLES = 400
 _MAX_CV = 0.05  # coefficient of variation above which a time is not quoted
 _MAX_INTERVAL = 1.10  # upper over lower end of the ratio's interval, likewise
+_FLOOR_SHARE = 0.9  # of the floor: bandwidths were measured by kernels that may not reach the very last percent
 
 
 @dataclass(frozen=True)
-class Duel:
-    """Candidate against baseline. Times in microseconds per run of the whole program."""
+class Side:
+    """One contestant: `replay` enqueues `runs` runs, `once` enqueues one."""
+
+    name: str
+    replay: Callable[[], None]
+    runs: int
+    once: Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Interleaved samples of two sides, summarised. Times in microseconds per run."""
 
     time_us: float  # median
     p10_us: float
     p90_us: float
-    cv: float
+    cv: float  # coefficient of variation: standard deviation over mean
     baseline_us: float  # median
-    speedup: float
-    speedup_interval: tuple[float, float]  # 95 %, bootstrap of the ratio of medians
-    reliable: bool
+    speedup: float  # ratio of the medians
+    speedup_interval: tuple[float, float]  # 95 %, bootstrap over pairs
+    samples: int
 
 
-def summarise(candidate: NDArray[np.float64], baseline: NDArray[np.float64], floor_us: float, seed: int = 0) -> Duel:
+@functools.lru_cache(maxsize=64)
+def _picks(count: int, seed: int) -> NDArray[np.int64]:
+    return np.random.default_rng(seed).integers(0, count, (_RESAMPLES, count))
+
+
+def summarise(candidate: NDArray[np.float64], baseline: NDArray[np.float64], seed: int = 0) -> Statistics:
     """Summarise interleaved samples.
 
     Args:
-        candidate: samples in microseconds, in the order taken.
-        baseline: as many, taken in turn with them.
-        floor_us: a time below it is physically impossible and never reliable.
-        seed: of the bootstrap.
+        candidate: float64[n] microseconds, in the order taken.
+        baseline: float64[n], taken in turn with them.
+        seed: of the bootstrap (percentile method, Efron and Tibshirani 1993), which resamples pairs so that a drift
+            common to both cancels.
     """
-    rng = np.random.default_rng(seed)
-    picks = rng.integers(0, len(candidate), (_BOOTSTRAP, len(candidate)))  # pairs, so that a common drift cancels
+    picks = _picks(len(candidate), seed)
     ratios = np.median(baseline[picks], axis=1) / np.median(candidate[picks], axis=1)
     low, high = np.percentile(ratios, (2.5, 97.5))
-    middle = float(np.median(candidate))
-    cv = float(np.std(candidate) / np.mean(candidate))
-    base = float(np.median(baseline))
-    return Duel(
+    middle, base = float(np.median(candidate)), float(np.median(baseline))
+    p10, p90 = np.percentile(candidate, (10, 90))
+    return Statistics(
         time_us=middle,
-        p10_us=float(np.percentile(candidate, 10)),
-        p90_us=float(np.percentile(candidate, 90)),
-        cv=cv,
+        p10_us=float(p10),
+        p90_us=float(p90),
+        cv=float(np.std(candidate) / np.mean(candidate)),
         baseline_us=base,
         speedup=base / middle,
         speedup_interval=(float(low), float(high)),
-        reliable=bool(cv <= _MAX_CV and high / low <= _MAX_INTERVAL and middle >= floor_us),
+        samples=len(candidate),
     )
+
+
+def runs_for(estimate_us: float) -> int:
+    """Runs in one graph, even: short programs need many, or the replay's own start is timed."""
+    return max(2, min(RUNS, 2 * math.ceil(_LONG_US / max(estimate_us, 1e-3) / 2)))
+
+
+def duel(device: Any, ours: Side, theirs: Side, deadline_s: float, cold: bool = True) -> dict[str, Any]:
+    """Fields of a Verdict: warm and cold times of `ours`, the baseline's and their ratio.
+
+    Args:
+        device: has `stopwatch(runs, deadline_s, flush)`.
+        ours: the candidate.
+        theirs: the baseline.
+        deadline_s: for one batch.
+        cold: whether to time with a flushed L2 too.
+    """
+    warm_up = [side.replay for side in (ours, theirs) for _ in range(math.ceil(WARM_UPS / side.runs))]
+    device.stopwatch(warm_up, deadline_s)
+    warm = _sample(device, ours, theirs, deadline_s, False)
+    fields: dict[str, Any] = {
+        "time_us": warm.time_us,
+        "p10_us": warm.p10_us,
+        "p90_us": warm.p90_us,
+        "cv": warm.cv,
+        "baseline_us": warm.baseline_us,
+        "speedup": warm.speedup,
+        "speedup_interval": warm.speedup_interval,
+        "samples": warm.samples,
+    }
+    if cold:
+        chilled = _sample(device, ours, theirs, deadline_s, True)
+        fields |= {
+            "time_cold_us": chilled.time_us,
+            "speedup_cold": chilled.speedup,
+            "speedup_cold_interval": chilled.speedup_interval,
+        }
+    return fields
+
+
+def _sample(device: Any, ours: Side, theirs: Side, deadline_s: float, cold: bool) -> Statistics:
+    """Pairs in alternating order until the interval is narrow, the samples are many or the budget is spent."""
+    sides = (ours.once, theirs.once) if cold else (ours.replay, theirs.replay)
+    per = (1, 1) if cold else (ours.runs, theirs.runs)
+    batch, most, narrow = (_COLD_BATCH, _MAX_COLD, _NARROW_COLD) if cold else (_BATCH, _MAX_SAMPLES, _NARROW)
+    taken: list[NDArray[np.float64]] = []
+    while True:
+        order = [side for pair in range(batch) for side in ((0, 1) if pair % 2 == 0 else (1, 0))]
+        times = device.stopwatch([sides[side] for side in order], deadline_s, flush=cold)
+        which = np.array(order)
+        taken.append(np.stack([times[which == 0] / per[0], times[which == 1] / per[1]]))
+        samples = np.concatenate(taken, axis=1)
+        found = summarise(samples[0], samples[1])
+        low, high = found.speedup_interval
+        spent = samples.shape[1] * max(found.time_us * per[0], found.baseline_us * per[1])
+        if high / low <= narrow or samples.shape[1] >= most or spent >= _BUDGET_US:
+            return found
+
+
+def doubts(fields: dict[str, Any], floor_us: float, throttle: str, clock_drift: float) -> str:
+    """Why a time should not be quoted; empty when nothing speaks against it.
+
+    Args:
+        fields: of `duel`.
+        floor_us: no program can be faster.
+        throttle: what held the clocks down, as NVML names it.
+        clock_drift: largest over smallest SM clock seen, minus one.
+    """
+    found = []
+    if fields["time_us"] < _FLOOR_SHARE * floor_us:
+        found.append(f"{fields['time_us']:.3g} us is under the physical floor of {floor_us:.3g} us")
+    if fields["cv"] > _MAX_CV:
+        found.append(f"samples vary by {fields['cv']:.1%}")
+    low, high = fields["speedup_interval"]
+    if high / low > _MAX_INTERVAL:
+        found.append(f"the ratio's interval is {high / low - 1:.0%} wide")
+    if throttle:
+        found.append(f"clocks held down: {throttle}")
+    if clock_drift > 0.02:
+        found.append(f"the SM clock moved by {clock_drift:.0%}")
+    return "; ".join(found)

@@ -44,7 +44,7 @@ class Verdict:
     arch: str | None = None  # sm_90, ...
     gpu: str | None = None  # the device's name, for a measured time
     timing: Timing | None = None
-    time_us: float | None = None  # median
+    time_us: float | None = None  # median, L2 warm
     p10_us: float | None = None
     p90_us: float | None = None
     cv: float | None = None  # coefficient of variation of the samples
@@ -52,7 +52,15 @@ class Verdict:
     baseline_us: float | None = None
     speedup: float | None = None  # baseline_us / time_us
     speedup_interval: tuple[float, float] | None = None  # 95 % bootstrap interval
+    samples: int | None = None  # of each side, taken in turn
+    time_cold_us: float | None = None  # median, L2 flushed before each run
+    speedup_cold: float | None = None  # of the same baseline
+    speedup_cold_interval: tuple[float, float] | None = None
+    baselines: dict[str, float] | None = None  # every named baseline's time in microseconds, L2 warm
+    floor_us: float | None = None  # no program can be faster: bytes over measured bandwidth, or an empty launch
     reliable: bool | None = None  # False: noise, throttling or the physical floor forbids quoting the time
+    unreliable_because: str | None = None
+    clocks: dict[str, float | str] | None = None  # sm_mhz, memory_mhz, temperature_c, throttle
     convert_us: float | None = None  # CSR -> the program's format, on the host
     break_even: float | None = None  # products after which the conversion has paid; None when it never does
     format: str | None = None  # the program's format line
@@ -86,7 +94,7 @@ class Verdict:
     def from_dict(cls, data: dict[str, Any]) -> Self:
         """The inverse of `to_dict`."""
         data = dict(data, status=Status(data["status"]))
-        for name in ("block", "speedup_interval"):
+        for name in ("block", "speedup_interval", "speedup_cold_interval"):
             if data.get(name) is not None:
                 data[name] = tuple(data[name])
         return cls(**data)

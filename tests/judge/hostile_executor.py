@@ -1,34 +1,31 @@
 """Stands in for the GPU executor's process and does what bad programs do to it."""
 
 import os
-import socket
-import sys
 import time
-
-from components.judge import wire
-
-
-def main() -> None:
-    connection = socket.socket(fileno=int(sys.argv[1]))
-    wire.send(connection, {"gpu": "Stand-in", "driver": "1.0"})
-    while True:
-        request = wire.receive(connection)
-        wire.send(connection, {"stage": "check"})
-        what = request["what"]
-        if what == "hang":
-            time.sleep(60)
-        if what == "crash":
-            os.abort()
-        if what == "bug":
-            wire.send(connection, {"bug": "Traceback\nKeyError: 1"})
-            continue
-        answer = (
-            {"status": "illegal_access", "message": "x", "poisoned": True}
-            if what == "poison"
-            else {"status": "correct"}
-        )
-        wire.send(connection, {"result": {**answer, "pid": os.getpid()}})
+from collections.abc import Callable
+from typing import Any
 
 
-if __name__ == "__main__":
-    main()
+def preload() -> None:
+    """Nothing to import."""
+
+
+def handle(request: dict[str, Any], announce: Callable[[str], None]) -> dict[str, Any]:
+    """Answer as components/judge/gpu_worker.py does."""
+    if request["op"] == "identify":
+        return {"gpu": "Stand-in", "l2_bytes": 1}
+    if request["op"] == "facts":
+        return {"copy_bandwidth": 1.0, "l2_bandwidth": 1.0, "launch_us": 1.0}
+    if request["op"] == "prepare":
+        return {}
+    announce("check")
+    what = request["what"]
+    if what == "hang":
+        time.sleep(60)
+    if what == "crash":
+        os.abort()
+    if what == "bug":
+        raise KeyError(1)
+    if what == "poison":
+        return {"status": "illegal_access", "message": "x", "poisoned": True, "pid": os.getpid()}
+    return {"status": "correct", "pid": os.getpid(), "baselines": {"library": 1.0}, "known": request["baselines"]}

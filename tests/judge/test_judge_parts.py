@@ -23,7 +23,6 @@ from components.judge.model_time import (
 )
 from components.judge.options import judge_defaults, resolve_backend
 from components.judge.render import format_verdict
-from components.judge.timing import summarise
 from components.judge.verdict import Status, Verdict
 from components.judge.verify import DRAWS, check_output, chosen_draws, draw, pattern_key
 from components.kernel.formats import FORMATS, convert, format_spec
@@ -222,21 +221,6 @@ def test_backends(monkeypatch: pytest.MonkeyPatch) -> None:
     assert resolve_backend(judge_defaults(arch="sm_100")) == ("emulator", "sm_100")
     with pytest.raises(UserError, match="this machine's GPU is sm_90"):
         resolve_backend(judge_defaults(backend="gpu", arch="sm_80"))
-
-
-def test_a_duel_of_equals_is_a_draw_and_a_real_gain_is_seen() -> None:
-    rng = np.random.default_rng(1)
-    samples = 10.0 * (1 + 0.01 * rng.standard_normal((2, 50)))
-    draw_ = summarise(samples[0], samples[1], floor_us=1.0)
-    assert draw_.speedup_interval[0] < 1 < draw_.speedup_interval[1]
-    assert draw_.reliable
-    gain = summarise(samples[0] / 1.2, samples[1], floor_us=1.0)
-    assert gain.speedup == pytest.approx(1.2, rel=0.02)
-    assert gain.speedup_interval[0] > 1.15
-    assert gain.p10_us < gain.time_us < gain.p90_us
-    assert not summarise(samples[0], samples[1], floor_us=11.0).reliable  # faster than light
-    noisy = 10.0 * (1 + 0.3 * rng.standard_normal((2, 50)) ** 2)
-    assert not summarise(noisy[0], noisy[1], floor_us=1.0).reliable
 
 
 def test_verdicts_read_well() -> None:

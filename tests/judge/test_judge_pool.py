@@ -97,7 +97,7 @@ def test_workers_and_folder_end_with_a_judge_that_is_killed() -> None:
         "from components.judge.pool import Pool\n"
         f"pool = Pool({MODULE!r}, 1)\n"
         "answer = pool.call({'what': 'hello'}, {'start': 10.0, 'work': 5.0})\n"
-        "print(answer['pid'], pool._process.pid, pool.folder, flush=True)\n"
+        "print(answer['pid'], pool._zygote.process.pid, pool.folder, flush=True)\n"
         "time.sleep(60)\n"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
@@ -115,9 +115,9 @@ def test_workers_and_folder_end_with_a_judge_that_is_killed() -> None:
 
 def test_a_lost_warm_process_is_replaced(pool: Pool) -> None:
     pool.call({"what": "hello"}, WALL)
-    assert pool._process is not None
-    os.kill(pool._process.pid, signal.SIGKILL)
-    pool._process.wait()
+    assert pool._zygote.process is not None
+    os.kill(pool._zygote.process.pid, signal.SIGKILL)
+    pool._zygote.process.wait()
     deadline = time.monotonic() + 10
     answered = False
     while not answered and time.monotonic() < deadline:

@@ -182,7 +182,7 @@ def test_the_baseline_has_a_name_and_a_time(judge: Judge) -> None:
 def test_a_judge_that_closes_leaves_no_process_behind(cache: Path) -> None:
     judge = Judge(judge_defaults(backend="emulator"), "sm_90", workers=2)
     judge.judge_many([JudgeRequest(unique(number), TARGET) for number in range(4)])
-    process = judge._pool._process
+    process = judge._pool._zygote.process
     folder = judge._pool.folder
     judge.close()
     assert process is not None
@@ -192,9 +192,9 @@ def test_a_judge_that_closes_leaves_no_process_behind(cache: Path) -> None:
 
 def _children_burning(judge: Judge) -> list[int]:
     """Workers of the judge that have used over half a second of CPU time, user and system, since their birth."""
-    if judge._pool._process is None:
+    if judge._pool._zygote.process is None:
         return []
-    parent = judge._pool._process.pid
+    parent = judge._pool._zygote.process.pid
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:

@@ -1,0 +1,249 @@
+"""What a candidate is compared with on a GPU: every product that the vendor's and the frameworks' libraries offer.
+
+cuSPARSE in every algorithm and format that applies (replayed from a graph, preprocess done), and the sparse products of
+CuPy and PyTorch as a user calls them (eager: their own checks and allocations are part of the time). Each is verified,
+all are timed L2-warm, the fastest is the baseline.
+"""
+
+import importlib
+import importlib.util
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from components.errors import SparseRLError
+from components.judge.cusparse import SPMM, SPMV, Algorithm, CusparseError, CusparseProduct
+from components.judge.timing import WARM_UPS, Side, runs_for
+from components.judge.verify import Draw, check_output
+from components.kernel.formats import convert, fill_values, format_spec
+from components.kernel.types import FormatNotApplicable, StoredMatrix
+from components.matrix.types import SparseMatrix
+
+_BSR_BLOCKS = (2, 3, 4, 5, 6, 7, 8)
+_MAX_FILL = 3.0  # slots per non-zero up to which a padded format is worth trying
+_EAGER_RUNS = 20
+_TRUSTED_S = 60.0  # deadline of the libraries' products
+_LOOKS = 7  # replays from which the fastest is picked
+
+
+@dataclass(frozen=True)
+class _Product:
+    name: str
+    enqueue: Callable[[int], None]  # with numbers 0 or 1
+    output: Callable[[int], NDArray[np.float32]]
+    captured: bool  # may be replayed from a graph
+    keep: Any = None
+
+
+class Baselines:
+    """The library products of one (matrix, operator, width), resident on the device.
+
+    Args:
+        device: components.judge.device.CudaDevice.
+        matrix: pattern.
+        operator: `spmv` or `spmm`.
+        width: dense columns.
+        draws: two draws of numbers; products take them in turn, as candidates do.
+        known: name -> microseconds as an earlier process of the session measured them; only the fastest is then made.
+
+    Raises:
+        SparseRLError: a library's product is wrong, or none works.
+    """
+
+    def __init__(
+        self,
+        device: Any,
+        matrix: SparseMatrix,
+        operator: str,
+        width: int,
+        draws: tuple[Draw, Draw],
+        known: dict[str, float] | None = None,
+    ) -> None:
+        self._device, self._matrix, self._draws = device, matrix, draws
+        self._width = 0 if operator == "spmv" else width
+        self._stored: dict[str, StoredMatrix] = {}
+        self._formats: dict[str, dict[str, Any]] = {}
+        self._blocks: list[Any] = []
+        self._x = [self._upload(np.ascontiguousarray(next(iter(d.inputs.values()))).ravel()) for d in draws]
+        self._elements = matrix.rows * width
+        self._y = [device.alloc(4 * self._elements) for _ in draws]
+        self.times: dict[str, float] = dict(known or {})
+        self.refused: list[str] = []
+        wanted = min(self.times, key=self.times.__getitem__) if self.times else None
+        best: Side | None = None
+        for product in self._products(wanted):
+            side = self._timed(product, width)
+            if side.name not in self.times:
+                continue
+            if best is None or self.times[side.name] < self.times[best.name]:
+                best = side
+        if best is None:
+            raise SparseRLError(f"no library product works on {matrix.id}: {'; '.join(self.refused)}")
+        self.best = best
+
+    @property
+    def nbytes(self) -> int:
+        """Device memory held."""
+        return sum(int(block.nbytes) for block in (*self._blocks, *self._y))
+
+    # -- the products --------------------------------------------------------------------------------------------
+
+    def _products(self, wanted: str | None) -> Iterator[_Product]:
+        for algorithm in SPMV if self._width == 0 else SPMM:
+            if wanted in (None, algorithm.name):
+                try:
+                    yield self._cusparse(algorithm)
+                except (CusparseError, FormatNotApplicable) as error:
+                    self.refused.append(f"{algorithm.name}: {error}")
+        for name, make in (("cupy:csr_dot", self._cupy), ("torch:csr_matmul", self._torch)):
+            if wanted in (None, name):
+                try:
+                    yield make(name)
+                except (ImportError, RuntimeError, NotImplementedError) as error:
+                    self.refused.append(f"{name}: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
+
+    def _cusparse(self, algorithm: Algorithm) -> _Product:
+        arrays = self._arrays(algorithm.format)
+        sizes = {**self._stored[algorithm.format].scalars}
+        products = [
+            CusparseProduct(
+                algorithm,
+                {**arrays["shared"], "values": arrays["values"][i], "x": self._x[i].ptr, "y": self._y[i].ptr},
+                sizes,
+                self._width,
+                self._device.stream.ptr,
+                self._device.alloc,
+            )
+            for i in range(2)
+        ]
+        return _Product(algorithm.name, lambda run: products[run % 2].launch(), self._output, True, products)
+
+    def _cupy(self, name: str) -> _Product:
+        cupy, sparse = self._device.cupy, importlib.import_module("cupyx.scipy.sparse")
+        matrix, outputs = self._matrix, [None, None]
+        shape = (matrix.rows, matrix.cols)
+        made = []
+        for number, draw in enumerate(self._draws):
+            index = (cupy.asarray(matrix.col_idx), cupy.asarray(matrix.row_ptr.astype(np.int32)))
+            stored = sparse.csr_matrix((cupy.asarray(draw.values), *index), shape=shape)
+            made.append((stored, self._dense(number, cupy)))
+
+        def enqueue(run: int) -> None:
+            stored, dense = made[run % 2]
+            outputs[run % 2] = stored.dot(dense)
+
+        def output(number: int) -> NDArray[np.float32]:
+            found: Any = outputs[number]
+            return np.ascontiguousarray(cupy.asnumpy(found)).ravel()
+
+        return _Product(name, enqueue, output, False, made)
+
+    def _torch(self, name: str) -> _Product:
+        if importlib.util.find_spec("torch") is None:
+            raise ImportError("PyTorch is not installed")
+        torch: Any = importlib.import_module("torch")
+        if not torch.cuda.is_available():
+            raise ImportError("PyTorch has no CUDA")
+        matrix, outputs = self._matrix, [None, None]
+        stream = torch.cuda.ExternalStream(self._device.stream.ptr)
+        made = []
+        with torch.cuda.stream(stream), warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # that sparse CSR is in beta
+            for draw in self._draws:
+                parts = (matrix.row_ptr.astype(np.int32), matrix.col_idx, draw.values)
+                tensors = [torch.from_numpy(np.ascontiguousarray(part)).cuda() for part in parts]
+                stored = torch.sparse_csr_tensor(*tensors, size=(matrix.rows, matrix.cols), check_invariants=False)
+                operand = np.ascontiguousarray(next(iter(draw.inputs.values())))
+                dense = operand.ravel() if self._width == 0 else operand.reshape(matrix.cols, self._width)
+                made.append((stored, torch.from_numpy(dense).cuda()))
+
+        def enqueue(run: int) -> None:
+            stored, dense = made[run % 2]
+            with torch.cuda.stream(stream):
+                outputs[run % 2] = stored @ dense
+
+        def output(number: int) -> NDArray[np.float32]:
+            found: Any = outputs[number]
+            return np.ascontiguousarray(found.cpu().numpy()).ravel()
+
+        return _Product(name, enqueue, output, False, made)
+
+    # -- their arrays --------------------------------------------------------------------------------------------
+
+    def _arrays(self, kind: str) -> dict[str, Any]:
+        """Device addresses of a format's index arrays, and of its values for both draws."""
+        if kind not in self._formats:
+            stored = self._store(kind)
+            shared = {
+                name: self._upload(np.ascontiguousarray(array)).ptr
+                for name, array in stored.arrays.items()
+                if name != "values"
+            }
+            values = [self._upload(fill_values(stored, draw.values)).ptr for draw in self._draws]
+            self._stored[kind] = stored
+            self._formats[kind] = {"shared": shared, "values": values}
+        return self._formats[kind]
+
+    def _store(self, kind: str) -> StoredMatrix:
+        matrix = self._matrix
+        if kind in ("csr", "coo"):
+            return convert(format_spec(kind, {}), matrix)
+        if kind == "sell":
+            stored = convert(format_spec("sell", {"c": "32", "sigma": "1"}), matrix)
+            if stored.scalars["slots"] > _MAX_FILL * matrix.nnz:
+                raise FormatNotApplicable(f"{stored.scalars['slots']} slots for {matrix.nnz} non-zeros")
+            return stored
+        sides = math.gcd(matrix.rows, matrix.cols)
+        fitting = [b for b in _BSR_BLOCKS if sides % b == 0]
+        stored_by_b = [convert(format_spec("bsr", {"b": str(b)}), matrix) for b in fitting]
+        dense_enough = [s for s in stored_by_b if len(s.arrays["values"]) <= _MAX_FILL * matrix.nnz]
+        if not dense_enough:
+            raise FormatNotApplicable("no block size fills its blocks well enough")
+        return min(dense_enough, key=lambda s: s.bytes)
+
+    def _dense(self, number: int, cupy: Any) -> Any:
+        operand = np.ascontiguousarray(next(iter(self._draws[number].inputs.values())))
+        if self._width == 0:
+            return cupy.asarray(operand.ravel())
+        return cupy.asarray(operand.reshape(self._matrix.cols, self._width), order="F")
+
+    def _upload(self, array: NDArray[Any]) -> Any:
+        block = self._device.upload(array)
+        self._blocks.append(block)
+        return block
+
+    def _output(self, number: int) -> NDArray[np.float32]:
+        found: NDArray[np.float32] = self._device.read(self._y[number].ptr, 4 * self._elements).view(np.float32)
+        return found
+
+    # -- their times ---------------------------------------------------------------------------------------------
+
+    def _timed(self, product: _Product, width: int) -> Side:
+        """Verify a product and time it; its time goes to `times`."""
+        for number, draw in enumerate(self._draws):
+            product.enqueue(number)
+            self._device.wait(_TRUSTED_S)
+            found = check_output(product.output(number), draw, width)
+            if found is not None:
+                raise SparseRLError(f"{product.name} on {self._matrix.id}: {found.describe(width)}")
+        if product.captured:
+            first = self._device.graph(product.enqueue, 4)
+            estimate = float(self._device.stopwatch([first] * 2, _TRUSTED_S)[1]) / 4
+            runs = runs_for(estimate)
+            replay = self._device.graph(product.enqueue, runs)
+        else:
+            runs = _EAGER_RUNS
+
+            def replay() -> None:
+                for run in range(runs):
+                    product.enqueue(run)
+
+        if product.name not in self.times:
+            self._device.stopwatch([replay] * math.ceil(WARM_UPS / runs), _TRUSTED_S)
+            self.times[product.name] = float(np.median(self._device.stopwatch([replay] * _LOOKS, _TRUSTED_S))) / runs
+        return Side(product.name, replay, runs, lambda: product.enqueue(0))

@@ -1,0 +1,318 @@
+"""What the executor needs of a GPU, on cupy: memory, launches with a deadline, audits of whole arenas, event timing.
+
+Everything runs on one non-blocking stream. Nothing here waits without a deadline while a program that is not trusted
+may be running.
+"""
+
+import importlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from components.judge.compile import compile_program
+from components.judge.nvml import Clocks, Nvml
+
+NOT_READY = 600  # cudaErrorNotReady
+ACCESS_FAULTS = {
+    700: "illegal address",
+    716: "misaligned address",
+    717: "invalid address space",
+    719: "launch failure",
+}
+_MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_DEVICE_TO_HOST, _HOST_TO_DEVICE, _DEVICE_TO_DEVICE = 2, 1, 3  # cudaMemcpyKind
+_SLOTS = 256  # audits between two resets
+_FLUSH_SHARE = 1.5  # of the L2 that is written over to empty it
+_NOTHING = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
+_TRUSTED_S = 30.0  # deadline of our own kernels
+_POLL_S = 2e-5
+
+KERNELS = r"""
+// One pass over an arena: every 4-byte word outside of the output must be as in `pristine`, every output element within
+// `bound` of `expected`. result: first changed word, first bad element, number of bad elements.
+extern "C" __global__ void audit(const unsigned* arena, const unsigned* pristine, unsigned long long words,
+                                 unsigned long long out_first, unsigned long long out_words, const double* expected,
+                                 const double* bound, unsigned long long* result, volatile unsigned long long* progress,
+                                 unsigned long long slot) {
+  const unsigned long long start = blockIdx.x * (unsigned long long)blockDim.x + threadIdx.x;
+  const unsigned long long step = (unsigned long long)gridDim.x * blockDim.x;
+  if (start == 0) *progress = slot + 1;  // what was launched before this has ended
+  for (unsigned long long i = start; i < words; i += step) {
+    if (i - out_first < out_words) continue;
+    if (arena[i] != pristine[i]) atomicMin(result, i);
+  }
+  for (unsigned long long i = start; i < out_words; i += step) {
+    const double got = __uint_as_float(arena[out_first + i]);
+    if (!(fabs(got - expected[i]) <= bound[i])) {
+      atomicMin(result + 1, i);
+      atomicAdd(result + 2, 1ull);
+    }
+  }
+}
+
+extern "C" __global__ void nothing() {}
+
+// Reads `count` 16-byte words `rounds` times over.
+extern "C" __global__ void sweep(const uint4* data, unsigned long long count, int rounds, unsigned* out) {
+  unsigned sum = 0;
+  for (int r = 0; r < rounds; ++r)
+    for (unsigned long long i = blockIdx.x * (unsigned long long)blockDim.x + threadIdx.x; i < count;
+         i += (unsigned long long)gridDim.x * blockDim.x) {
+      const uint4 word = __ldcg(data + i);
+      sum += word.x ^ word.y ^ word.z ^ word.w;
+    }
+  if (sum == 0x9e3779b9u) *out = sum;
+}
+"""
+
+
+class DeviceFault(Exception):
+    """A program failed on the device; `poisoned` when the context is lost with it."""
+
+    def __init__(self, status: str, message: str, poisoned: bool):
+        super().__init__(message)
+        self.status, self.message, self.poisoned = status, message, poisoned
+
+
+class Block(Protocol):
+    """Device memory, freed with the object."""
+
+    @property
+    def ptr(self) -> int:
+        """Device address."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """Size."""
+        ...
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What `Device.audit` found in one arena; None where all is well."""
+
+    changed_word: int | None  # index of the first 4-byte word outside of the output that changed
+    bad_element: int | None  # index of the first output element that is off
+    bad_count: int
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What this GPU was measured to do, once a session. Bandwidths in bytes per microsecond, times in microseconds."""
+
+    copy_bandwidth: float  # memory, read + write
+    l2_bandwidth: float  # reads that hit the L2
+    launch_us: float  # an empty kernel in a replayed graph
+
+    def to_dict(self) -> dict[str, float]:
+        """Plain JSON types."""
+        return {
+            "copy_bandwidth": self.copy_bandwidth,
+            "l2_bandwidth": self.l2_bandwidth,
+            "launch_us": self.launch_us,
+        }
+
+
+class _CupyBlock:
+    def __init__(self, memory: Any, nbytes: int) -> None:
+        self._memory = memory  # keeps it alive
+        self.ptr, self.nbytes = int(memory.ptr), nbytes
+
+
+class CudaDevice:
+    """The first visible GPU, with a context of its own."""
+
+    def __init__(self) -> None:
+        self.cupy: Any = importlib.import_module("cupy")
+        self._runtime, self._driver = self.cupy.cuda.runtime, self.cupy.cuda.driver
+        self.cupy.cuda.Device(0).use()
+        self.stream = self.cupy.cuda.Stream(non_blocking=True)
+        self.stream.use()
+        properties = self._runtime.getDeviceProperties(0)
+        name = properties["name"]
+        self.name = name.decode() if isinstance(name, bytes) else str(name)
+        self.l2_bytes = int(properties["l2CacheSize"])
+        self.multiprocessors = int(properties["multiProcessorCount"])
+        self.arch = f"sm_{properties['major']}{properties['minor']}"
+        self._nvml = Nvml(self._runtime.deviceGetPCIBusId(0))
+        self._own = self.load(own_cubin(self.arch), ("audit", "nothing", "sweep"))
+        self._results = self.alloc(_SLOTS * 24)
+        self._pristine_results = np.tile(np.array([_NOTHING, _NOTHING, 0], np.uint64), _SLOTS)
+        self._empty_results = self.upload(self._pristine_results)
+        self._pinned = self.cupy.cuda.alloc_pinned_memory(8)
+        self._progress = np.frombuffer(self._pinned, np.uint64, 1)
+        self._flusher = self.alloc(int(self.l2_bytes * _FLUSH_SHARE))
+        self._done = self.cupy.cuda.Event(disable_timing=True)
+        self._events: list[Any] = []
+
+    # -- memory --------------------------------------------------------------------------------------------------
+
+    def alloc(self, nbytes: int) -> Block:
+        """Device memory, 256-byte aligned, contents undefined."""
+        return _CupyBlock(self.cupy.cuda.alloc(max(nbytes, 16)), max(nbytes, 16))
+
+    def upload(self, array: NDArray[Any]) -> Block:
+        """A copy of a contiguous host array."""
+        block = self.alloc(array.nbytes)
+        if array.nbytes:
+            self._runtime.memcpy(block.ptr, array.ctypes.data, array.nbytes, _HOST_TO_DEVICE)
+        return block
+
+    def copy(self, target: Block, source: Block) -> None:
+        """Enqueue a copy of all of `source`."""
+        self._runtime.memcpyAsync(target.ptr, source.ptr, source.nbytes, _DEVICE_TO_DEVICE, self.stream.ptr)
+
+    def read(self, pointer: int, nbytes: int) -> NDArray[np.uint8]:
+        """Device memory as it is now; call `wait` first."""
+        host: NDArray[np.uint8] = np.empty(nbytes, np.uint8)
+        if nbytes:
+            self._runtime.memcpy(host.ctypes.data, pointer, nbytes, _DEVICE_TO_HOST)
+        return host
+
+    # -- programs ------------------------------------------------------------------------------------------------
+
+    def load(self, cubin: bytes, names: Sequence[str]) -> dict[str, Any]:
+        """The kernels of a cubin by name."""
+        module = self.cupy.cuda.function.Module()
+        try:
+            module.load(cubin)
+            return {name: module.get_function(name) for name in names}
+        except self._driver.CUDADriverError as error:
+            raise DeviceFault("launch_error", f"the driver refuses the program: {error}", False) from None
+
+    def launch(self, function: Any, grid: Any, block: Any, arguments: tuple[Any, ...], shared_bytes: int) -> None:
+        """Enqueue a kernel; DeviceFault when the driver refuses it."""
+        try:
+            if shared_bytes > 48 * 1024:  # above that a kernel must opt in
+                self._driver.funcSetAttribute(function.ptr, _MAX_DYNAMIC_SHARED, shared_bytes)
+            function(grid, block, arguments, shared_bytes)
+        except self._driver.CUDADriverError as error:
+            raise DeviceFault("launch_error", str(error), False) from None
+
+    def wait(self, deadline_s: float) -> None:
+        """Wait by polling, so that a hang is noticed; only the end of this process ends one."""
+        self._done.record(self.stream)
+        deadline = time.monotonic() + deadline_s
+        while (status := self._status()) != 0:
+            if status != NOT_READY:
+                known = ACCESS_FAULTS.get(status)
+                fault = known or f"device error {status}"
+                raise DeviceFault("illegal_access" if known else "launch_error", f"{fault} on the device", True)
+            if time.monotonic() > deadline:
+                raise DeviceFault("timeout", f"still running after {deadline_s:.2g} s", True)
+            time.sleep(_POLL_S)
+
+    def _status(self) -> int:
+        try:
+            return int(self._runtime.eventQuery(self._done.ptr))
+        except self._runtime.CUDARuntimeError as error:
+            return int(error.status)
+
+    # -- audits --------------------------------------------------------------------------------------------------
+
+    def reset_audits(self) -> None:
+        """Forget what audits found."""
+        self._progress[0] = 0
+        self.copy(self._results, self._empty_results)
+
+    def audit(
+        self, slot: int, arena: Block, pristine: Block, output: tuple[int, int], expected: Block, bound: Block
+    ) -> None:
+        """Enqueue the audit of one arena; `output` is (first word, words)."""
+        words = arena.nbytes // 4
+        blocks = min(self.multiprocessors * 4, -(-words // 256))
+        arguments = (
+            np.uint64(arena.ptr), np.uint64(pristine.ptr), np.uint64(words), np.uint64(output[0]),
+            np.uint64(output[1]), np.uint64(expected.ptr), np.uint64(bound.ptr),
+            np.uint64(self._results.ptr + slot * 24), np.uint64(self._pinned.ptr), np.uint64(slot),
+        )  # fmt: skip
+        self.launch(self._own["audit"], (blocks, 1, 1), (256, 1, 1), arguments, 0)
+
+    def audited(self) -> int:
+        """Audits that have begun since the reset; readable even when the context is lost."""
+        return int(self._progress[0])
+
+    def audits(self, count: int) -> list[Audit]:
+        """What the first `count` slots hold; call `wait` first."""
+        found = self.read(self._results.ptr, count * 24).view(np.uint64).reshape(count, 3)
+        return [
+            Audit(None if a == _NOTHING else int(a), None if b == _NOTHING else int(b), int(n)) for a, b, n in found
+        ]
+
+    # -- time ----------------------------------------------------------------------------------------------------
+
+    def graph(self, enqueue: Callable[[int], None], runs: int) -> Callable[[], None]:
+        """Capture `enqueue(0) .. enqueue(runs - 1)`; the answer enqueues a replay of them all."""
+        self.stream.begin_capture()
+        try:
+            for run in range(runs):
+                enqueue(run)
+        except BaseException:
+            self.stream.end_capture()
+            raise
+        graph = self.stream.end_capture()
+        return lambda: graph.launch(self.stream)
+
+    def stopwatch(
+        self, runs: Sequence[Callable[[], None]], deadline_s: float, flush: bool = False
+    ) -> NDArray[np.float64]:
+        """Microseconds that each run takes between two events, all enqueued before the first wait.
+
+        Args:
+            runs: each enqueues work.
+            deadline_s: for all of them together.
+            flush: write over the L2 before each.
+        """
+        while len(self._events) < 2 * len(runs):
+            self._events.append(self.cupy.cuda.Event())
+        for number, run in enumerate(runs):
+            if flush:
+                self._runtime.memsetAsync(self._flusher.ptr, number & 0xFF, self._flusher.nbytes, self.stream.ptr)
+            self._events[2 * number].record(self.stream)
+            run()
+            self._events[2 * number + 1].record(self.stream)
+        self.wait(deadline_s)
+        elapsed = self.cupy.cuda.get_elapsed_time
+        return np.array(
+            [1e3 * elapsed(self._events[2 * n], self._events[2 * n + 1]) for n in range(len(runs))], np.float64
+        )
+
+    def clocks(self) -> Clocks:
+        """Clocks and what holds them down, now."""
+        return self._nvml.read()
+
+    def measure_facts(self) -> Facts:
+        """Copy bandwidth of memory, read bandwidth of the L2 and the launch floor; takes some ten milliseconds."""
+        large = 8 * self.l2_bytes
+        one, other = self.alloc(large), self.alloc(large)
+        copies = self.stopwatch([lambda: self.copy(other, one)] * 8, _TRUSTED_S)
+        small, rounds = self.l2_bytes // 4, 20
+        arguments = (np.uint64(one.ptr), np.uint64(small // 16), np.int32(rounds), np.uint64(other.ptr))
+        grid = (self.multiprocessors * 8, 1, 1)
+        sweeps = self.stopwatch(
+            [lambda: self.launch(self._own["sweep"], grid, (256, 1, 1), arguments, 0)] * 8, _TRUSTED_S
+        )
+        runs = 50
+        empty = self.graph(lambda _: self.launch(self._own["nothing"], (1, 1, 1), (32, 1, 1), (), 0), runs)
+        empties = self.stopwatch([empty] * 12, _TRUSTED_S) / runs
+        return Facts(2 * large / float(copies.min()), small * rounds / float(sweeps.min()), float(empties.min()))
+
+
+def preload_device() -> None:
+    """Import and compile what a device needs, without making a context: before a fork."""
+    importlib.import_module("cupy")
+
+
+_CUBINS: dict[str, bytes] = {}
+
+
+def own_cubin(arch: str) -> bytes:
+    """The judge's own kernels for `arch`, compiled once in this process."""
+    if arch not in _CUBINS:
+        _CUBINS[arch] = compile_program(KERNELS, arch).cubin
+    return _CUBINS[arch]
