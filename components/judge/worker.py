@@ -18,6 +18,7 @@ from components.judge.headers import preload_headers
 from components.judge.interpret import check, preload_interpreter
 from components.judge.limits import limits
 from components.judge.prepare import job_of, parsed
+from components.judge.ptx_policy import check_ptx
 from components.kernel.types import ProgramError
 
 
@@ -56,6 +57,8 @@ def _compile(request: dict[str, Any], announce: Callable[[str], None]) -> dict[s
     if missing:
         message = f"kernel {missing[0]} is not in the compiled code; is it inside a namespace or a condition?"
         return {"status": "contract", "message": message, "line": None}
+    if (violation := check_ptx(compiled.ptx)) is not None:
+        return {"status": "tampered", "message": violation.message, "line": violation.line}
     return {
         "status": "compiled",
         "ptx": compiled.ptx,

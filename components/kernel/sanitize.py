@@ -16,6 +16,7 @@ _DIRECTIVES = frozenset(
 _PRAGMAS = re.compile(r"(?:unroll|GCC\s+unroll|nounroll)\b")
 _TRIGRAPHS = {"=": "#", "/": "\\", "'": "^", "(": "[", ")": "]", "!": "|", "<": "{", ">": "}", "-": "~"}
 _RAW_STRING = re.compile(r'\b(?:u8|[uUL])?R"')
+_INVISIBLE = "\u0085\u2028\u2029\ufeff"  # line ends and a mark that some readers honour and others do not
 # Numbers come first because of their digit separators (1'000), names because a number may not begin inside one.
 _PIECE = re.compile(
     r"""(?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))|\.?\d(?:[eEpP][+-]|'?[\w.])*|[^\W\d][\w$]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""",
@@ -49,6 +50,7 @@ def check_text(source: str) -> str:
                 (character < " " and character not in "\t\r")
                 or character == "\x7f"
                 or "\ud800" <= character <= "\udfff"
+                or character in _INVISIBLE
             ):
                 raise ProgramError("contract", f"control character {ord(character):#04x}; expected plain text", number)
     if match := re.search(r"\r(?!\n)", source):
@@ -65,6 +67,7 @@ def check_text(source: str) -> str:
     if match := _RAW_STRING.search(source):
         raise ProgramError("contract", "a raw string literal", source.count("\n", 0, match.start()) + 1)
     text = _PIECE.sub(_blank, source)
+    _check_shape(source, text)
     _check_directives(text)
     for pattern, what in _FORBIDDEN:
         if match := pattern.search(text):
@@ -77,6 +80,36 @@ def _blank(match: re.Match[str]) -> str:
     """A comment becomes spaces of the same shape; literals stay."""
     if match.group("comment") is None:
         return match.group()
+    return re.sub(r"[^\n]", " ", match.group())
+
+
+def _check_shape(source: str, text: str) -> None:
+    """Refuse text that a compiler may cut into comments, literals and directives in another way than this module.
+
+    Args:
+        source: the program.
+        text: the same with comments blanked.
+
+    Raises:
+        ProgramError: a quote without its partner on the line, which may hide where a comment begins; or a comment that
+            carries a directive on to the next line (a `#` may so be parted from its `include`).
+    """
+    for match in _PIECE.finditer(source):
+        comment = match.group("comment")
+        if comment is None or "\n" not in comment:
+            continue
+        start = match.start()
+        before = text[text.rfind("\n", 0, start) + 1 : start].lstrip()
+        if before.startswith(("#", "%:")):
+            line = source.count("\n", 0, start) + 1
+            raise ProgramError("contract", "a comment that carries a directive over its line's end", line)
+    for number, line_text in enumerate(_PIECE.sub(_blank_literal, text).split("\n"), 1):
+        if quote := re.search("[\"']", line_text):
+            raise ProgramError("contract", f"a {quote.group()} without its partner on the line", number)
+
+
+def _blank_literal(match: re.Match[str]) -> str:
+    """Literals, names and numbers become spaces, so that any quote left over has no partner."""
     return re.sub(r"[^\n]", " ", match.group())
 
 
