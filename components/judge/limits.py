@@ -1,5 +1,6 @@
 """Limits that the operating system enforces on what a worker does."""
 
+import os
 import resource
 import signal
 from collections.abc import Iterator
@@ -31,6 +32,17 @@ def limits(cpu_s: float, memory_mb: int | None) -> Iterator[None]:
             resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
+def prepare() -> None:
+    """Open what `limits` reads about this process; call it before files can no longer be opened."""
+    global _statm
+    _statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+
+
 def _address_space() -> int:
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[0]) * resource.getpagesize()
+    if _statm is None:
+        prepare()
+    assert _statm is not None
+    return int(os.pread(_statm, 100, 0).split()[0]) * resource.getpagesize()
+
+
+_statm: int | None = None  # of this process: a forked one calls `prepare` again

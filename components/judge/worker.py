@@ -6,6 +6,7 @@ is at, so that a worker that dies names what killed it.
 
 import base64
 import hashlib
+import io
 import os
 import re
 import time
@@ -13,12 +14,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from components.judge.adversarial import adversarial_matrices
 from components.judge.compile import CompileError, Resources, compile_program, compiler_version
 from components.judge.headers import preload_headers
 from components.judge.interpret import check, preload_interpreter
 from components.judge.limits import limits
+from components.judge.model_time import ARCHITECTURES
 from components.judge.prepare import job_of, parsed
 from components.judge.ptx_policy import check_ptx
+from components.kernel.operators import OPERATORS
 from components.kernel.types import ProgramError
 
 
@@ -28,6 +34,38 @@ def preload() -> None:
     version = "".join(character if character.isalnum() else "-" for character in compiler_version())
     preload_headers(Path(kept) / f"{version}.json" if kept else None)
     preload_interpreter()
+    _rehearse()
+
+
+def _rehearse() -> None:
+    """Compile and check a program once: what is imported, loaded or computed on the way is there for every worker.
+
+    A worker can open no file but the matrices handed to it (components/judge/sandbox.py), so whatever is loaded late
+    must be loaded here.
+    """
+    stored = io.BytesIO()
+    np.savez(stored, shape=np.zeros(2, np.int64))
+    stored.seek(0)
+    with np.load(stored) as data:
+        assert len(data["shape"]) == 2
+    (matrix,) = (case for case in adversarial_matrices("spmv", 1) if case.name == "tridiagonal")
+    source = OPERATORS["spmv"].reference_program(matrix, 1)
+    arch = next(iter(ARCHITECTURES))
+    limit = {"cpu_s": 60.0, "memory_mb": None, "arch": arch, "source": source}
+    compiled = handle({"op": "compile", **limit}, lambda stage: None)
+    check_request = {
+        **limit,
+        **compiled,
+        "op": "check",
+        "operator": "spmv",
+        "width": 1,
+        "matrix": None,
+        "adversarial": True,
+        "limits": {"instructions": 10_000_000, "per_nonzero": 4_000},
+    }
+    answer = handle(check_request, lambda stage: None)
+    if answer["status"] != "correct":
+        raise RuntimeError(f"the judge is broken: its own program is {answer['status']} {answer['message']}")
 
 
 def handle(request: dict[str, Any], announce: Callable[[str], None]) -> dict[str, Any]:

@@ -9,8 +9,8 @@ process is gone, however it went, it kills its workers, removes FOLDER and ends.
 import contextlib
 import ctypes
 import importlib
+import linecache
 import os
-import resource
 import shutil
 import signal
 import socket
@@ -19,7 +19,8 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from components.judge import wire
+from components.judge import limits, wire
+from components.judge.sandbox import confine
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
@@ -29,6 +30,7 @@ def main(arguments: list[str]) -> None:
     control = socket.socket(fileno=int(arguments[0]))
     folder, module = arguments[1], importlib.import_module(arguments[2])
     module.preload()
+    _remember_sources()
     control.send(b"ready")
     children: set[int] = set()
     try:
@@ -41,7 +43,7 @@ def main(arguments: list[str]) -> None:
                 pid = os.fork()
                 if pid == 0:
                     control.close()
-                    _worker(socket.socket(fileno=descriptors[0]), module.handle)
+                    _worker(socket.socket(fileno=descriptors[0]), module.handle, folder)
                 os.close(descriptors[0])
                 children.add(pid)
                 control.send(str(pid).encode())
@@ -57,16 +59,27 @@ def main(arguments: list[str]) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _remember_sources() -> None:
+    """Keep the text of this project's modules for tracebacks: a worker can open no file."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("components.") and (path := getattr(module, "__file__", None)):
+            linecache.getlines(path)
+
+
 def _worker(
-    connection: socket.socket, handle: Callable[[dict[str, Any], Callable[[str], None]], dict[str, Any]]
+    connection: socket.socket, handle: Callable[[dict[str, Any], Callable[[str], None]], dict[str, Any]], folder: str
 ) -> None:
-    """Answer requests until the connection closes; never returns."""
+    """Answer requests until the connection closes; never returns.
+
+    Whatever happens in here can read nothing but FOLDER (the matrices handed over), write nothing, reach no network and
+    start no process; see components/judge/sandbox.py.
+    """
     code = 1
     try:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the judge's to handle
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # a worker writes no files
+        limits.prepare()
+        confine("compile", readable=[folder])
         while True:
             request = wire.receive(connection)
             try:
