@@ -117,7 +117,7 @@ def _check_case(
     result: dict[str, Any] = {"status": "correct"}
     for number, numbers in enumerate(draws(job, case)):
         arrays = buffers(job, case, numbers)
-        emulated = _run(module, case, arrays, limits_of(arch, budget, case))
+        emulated = run_case(module, case, arrays, limits_of(arch, budget, case))
         if emulated.status != "ok":
             return {
                 "status": emulated.status,
@@ -148,7 +148,8 @@ def limits_of(arch: str, budget: int, case: Case) -> EmulatorLimits:
     return EmulatorLimits(budget, machine.shared_bytes_per_block, min(machine.sms, blocks))
 
 
-def _run(module: PtxModule, case: Case, arrays: list[Buffer], limits: EmulatorLimits) -> Emulation:
+def run_case(module: PtxModule, case: Case, arrays: list[Buffer], limits: EmulatorLimits) -> Emulation:
+    """Run a program's launches on one matrix; writable arrays are changed in place."""
     launches = [
         EmuLaunch(launch.kernel, launch.grid, launch.block, launch.shared_bytes, launch.arguments)
         for launch in case.launches
@@ -165,7 +166,8 @@ def _mismatch(job: Job, arrays: list[Buffer], numbers: Draw) -> str | None:
     return None if found is None else found.describe(job.width)
 
 
-def _shapes(case: Case, resources: dict[str, Resources]) -> list[LaunchShape]:
+def launch_shapes(case: Case, resources: dict[str, Resources]) -> list[LaunchShape]:
+    """What each launch takes of a multiprocessor."""
     return [
         LaunchShape(
             blocks=launch.grid[0] * launch.grid[1] * launch.grid[2],
@@ -181,13 +183,15 @@ def _launch_problem(case: Case, resources: dict[str, Resources], arch: str) -> s
     if arch not in ARCHITECTURES:  # on a GPU its driver says
         return None
     machine = architecture(arch)
-    return next((problem for shape in _shapes(case, resources) if (problem := launch_problem(machine, shape))), None)
+    return next(
+        (problem for shape in launch_shapes(case, resources) if (problem := launch_problem(machine, shape))), None
+    )
 
 
 def _times(case: Case, emulated: Emulation, resources: dict[str, Resources], arch: str) -> dict[str, Any]:
     """The target's modelled time and what goes with it."""
     machine = architecture(arch)
-    shapes = _shapes(case, resources)
+    shapes = launch_shapes(case, resources)
     counted = list(zip(emulated.traffic, shapes, strict=True))
     return {
         "timing": "modelled",

@@ -1,0 +1,246 @@
+"""Fit the constants of the modelled time on measured (program, matrix) pairs, and publish how well it does on others.
+
+On a GPU host, from the project's root (neither needs a settings file; `collect` needs numpy, scipy, numba and NVRTC):
+
+    set="--matrices DIR --programs 110 --spmm-programs 30 --limit 20"
+    python benchmarks/model_fit.py measure $set --out measured.json    # the judge's times
+    python benchmarks/model_fit.py collect $set --out counters.json    # the interpreter's counters; needs no GPU
+
+`measure` and `collect` take the same programs (`chosen_programs`) and matrices (`chosen_matrices`) when given the same
+--programs, --spmm-programs, --limit and --max-nnz. Run both with the same version of NVRTC, best on one host: pairs
+whose compiled code differs (`code_hash`) are left out of the fit.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+from components.errors import UserError  # noqa: E402
+from components.files import sha256_text, write_json  # noqa: E402
+from components.kernel.families import all_programs, spread  # noqa: E402
+from components.matrix.load import load_matrix  # noqa: E402
+from components.matrix.types import SparseMatrix  # noqa: E402
+
+WIDTHS = (8, 32)  # dense columns of the spmm programs
+SEED = 11  # of the choice of programs
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A program of the set."""
+
+    name: str  # family and parameters
+    family: str
+    source: str
+    operator: str
+    width: int
+
+
+def chosen_programs(spmv: int, spmm: int) -> list[Entry]:
+    """The programs that are measured and modelled: spread over all families; each spmm program at every width.
+
+    Args:
+        spmv: how many spmv programs, 0 for all.
+        spmm: how many (spmm program, width) pairs, 0 for none.
+    """
+    found = []
+    for operator, count, widths in (("spmv", spmv, (1,)), ("spmm", -(-spmm // len(WIDTHS)), WIDTHS)):
+        if operator == "spmm" and not count:
+            continue
+        for program in spread(list(all_programs(operator)), count, seed=SEED):
+            name = f"{program.family} {json.dumps(dict(program.parameters), sort_keys=True)}"
+            found += [Entry(name, program.family, program.source, operator, width) for width in widths]
+    return found
+
+
+def chosen_matrices(folder: Path, limit: int, max_nnz: int, names: list[str] | None = None) -> Iterator[SparseMatrix]:
+    """`limit` matrices of a folder, evenly spaced by the size of their files; with `names` those (group/name).
+
+    Files of matrices with more than `max_nnz` entries are passed over for the next smaller one.
+    """
+    paths = [p for p in sorted(folder.rglob("*")) if p.name.endswith((".mtx", ".mtx.gz", ".npz"))]
+    if names is not None:
+        paths = [p for p in paths if f"{p.parent.name}/{p.name.split('.')[0]}" in names]
+        limit = len(paths)
+    paths.sort(key=lambda path: (path.stat().st_size, path.name))
+    taken: set[int] = set()
+    for number in range(limit):
+        place = round((number + 1) * len(paths) / limit) - 1
+        while place >= 0:
+            if place not in taken:
+                taken.add(place)
+                try:
+                    matrix = load_matrix(paths[place], group=paths[place].parent.name)
+                except UserError as error:
+                    print(f"left out: {error}", file=sys.stderr)
+                else:
+                    if 0 < matrix.nnz <= max_nnz:
+                        yield matrix
+                        break
+            place -= 1
+
+
+def read_names(path: Path | None) -> list[str] | None:
+    """group/name a line, or the `matrix` fields of a file that `measure` wrote."""
+    if path is None:
+        return None
+    text = path.read_text(encoding="utf-8")
+    if text.startswith("{"):
+        return sorted({row["matrix"] for row in json.loads(text)["rows"]})
+    return text.split()
+
+
+# -- measure --------------------------------------------------------------------------------------------------------
+
+
+def measure(arguments: argparse.Namespace) -> None:
+    """Judge every program on every matrix with a GPU and keep the times."""
+    from gpu_agreement import machine
+
+    from components.judge.judge import Judge, JudgeRequest
+    from components.judge.options import judge_defaults, resolve_backend
+
+    settings = judge_defaults(backend=arguments.backend, cache=False)
+    backend, arch = resolve_backend(settings)
+    targets = list(chosen_matrices(arguments.matrices, arguments.limit, arguments.max_nnz, read_names(arguments.names)))
+    entries = chosen_programs(arguments.programs, arguments.spmm_programs)
+    pairs = [(entry, target) for target in targets for entry in entries]
+    start = time.monotonic()
+    with Judge(settings, arch, backend, workers=arguments.workers) as judge:
+        verdicts = judge.judge_many([JudgeRequest(e.source, t, e.operator, e.width) for e, t in pairs])
+        compiler = judge.compiler
+    rows = []
+    for (entry, target), verdict in zip(pairs, verdicts, strict=True):
+        found = verdict.to_dict()
+        kept = ("status", "message", "time_us", "time_cold_us", "p10_us", "p90_us", "cv", "baseline_us", "reliable",
+                "program_hash", "code_hash", "gpu", "driver")  # fmt: skip
+        key = {"program": entry.name, "matrix": target.id, "operator": entry.operator, "width": entry.width}
+        rows.append(key | {name: found.get(name) for name in kept})
+    write_json(
+        arguments.out,
+        {
+            "command": " ".join(["python", *sys.argv]),
+            "backend": backend,
+            "arch": arch,
+            "compiler": compiler,
+            "machine": machine(),
+            "seconds": time.monotonic() - start,
+            "rows": rows,
+        },
+    )
+    statuses = [str(verdict.status) for verdict in verdicts]
+    counts = {s: statuses.count(s) for s in sorted(set(statuses))}
+    print(f"{len(rows)} verdicts in {time.monotonic() - start:.0f} s: {counts}")
+
+
+# -- collect --------------------------------------------------------------------------------------------------------
+
+_TARGETS: list[SparseMatrix] = []
+
+
+def collect(arguments: argparse.Namespace) -> None:
+    """Run every program on every matrix in the interpreter and keep the counters of each launch."""
+    from components.judge.compile import compiler_version
+    from components.judge.interpret import preload_interpreter
+
+    start = time.monotonic()
+    names = read_names(arguments.names)
+    _TARGETS.extend(chosen_matrices(arguments.matrices, arguments.limit, arguments.max_nnz, names))
+    entries = chosen_programs(arguments.programs, arguments.spmm_programs)
+    preload_interpreter()
+    workers = arguments.workers or len(os.sched_getaffinity(0))
+    rows = []
+    with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
+        for number, found in enumerate(pool.map(_counted, [(entry, arguments.arch) for entry in entries]), 1):
+            rows += found
+            print(f"\r{number} of {len(entries)} programs, {time.monotonic() - start:.0f} s", end="", file=sys.stderr)
+    write_json(
+        arguments.out,
+        {
+            "command": " ".join(["python", *sys.argv]),
+            "arch": arguments.arch,
+            "compiler": compiler_version(),
+            "matrices": {t.id: {"rows": t.rows, "cols": t.cols, "nnz": t.nnz} for t in _TARGETS},
+            "rows": rows,
+        },
+    )
+    print(f"\n{len(rows)} pairs in {time.monotonic() - start:.0f} s", file=sys.stderr)
+
+
+def _counted(task: tuple[Entry, str]) -> list[dict[str, Any]]:
+    """Counters and shapes of one program on every matrix that its format can store."""
+    from components.judge.compile import compile_program
+    from components.judge.emulate.machine import load_ptx
+    from components.judge.interpret import launch_shapes, limits_of, run_case
+    from components.judge.prepare import Job, buffers, cases, numbered_draw, parsed
+    from components.judge.worker import code_hash
+    from components.kernel.types import FormatNotApplicable, ProgramError
+
+    entry, arch = task
+    compiled = compile_program(entry.source, arch)
+    module = load_ptx(compiled.ptx)
+    rows = []
+    for target in _TARGETS:
+        job = Job(parsed(entry.source), sha256_text(entry.source), entry.operator, entry.width, target, False)
+        try:
+            (case,) = cases(job)
+        except (FormatNotApplicable, ProgramError):
+            continue
+        emulated = run_case(module, case, buffers(job, case, numbered_draw(job, case, 0)), limits_of(arch, 10**9, case))
+        if emulated.status != "ok":
+            print(f"{entry.name} on {target.id}: {emulated.status} {emulated.message}", file=sys.stderr)
+            continue
+        shapes = launch_shapes(case, compiled.resources)
+        rows.append(
+            {
+                "program": entry.name,
+                "family": entry.family,
+                "matrix": target.id,
+                "operator": entry.operator,
+                "width": entry.width,
+                "code_hash": code_hash(compiled.ptx),
+                "launches": [
+                    {"shape": asdict(shape), "counts": asdict(counts)}
+                    for shape, counts in zip(shapes, emulated.traffic, strict=True)
+                ],
+            }
+        )
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True)
+    for name, action in (("measure", measure), ("collect", collect)):
+        command = commands.add_parser(name, help=action.__doc__)
+        command.add_argument("--matrices", type=Path, required=True)
+        command.add_argument("--programs", type=int, default=110, help="spmv programs, 0: all")
+        command.add_argument("--spmm-programs", type=int, default=30, help="spmm programs, counted per width")
+        command.add_argument("--limit", type=int, default=20, help="matrices")
+        command.add_argument("--max-nnz", type=int, default=2_000_000)
+        command.add_argument("--names", type=Path, help="take these matrices: group/name a line, or a file of measure")
+        command.add_argument("--workers", type=int, default=0)
+        command.add_argument("--out", type=Path, required=True)
+        if name == "measure":
+            command.add_argument("--backend", choices=("gpu", "emulator"), default="gpu")
+        else:
+            command.add_argument("--arch", default="sm_90")
+        command.set_defaults(action=action)
+    arguments = parser.parse_args()
+    arguments.action(arguments)
+
+
+if __name__ == "__main__":
+    main()
