@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from components.judge.emulate import layout
 from components.judge.emulate.ptx_text import Parameter, Variable
 from components.judge.emulate.records import EmuBuffer, EmulatorLimits, EmuLaunch
-from components.judge.emulate.translate import EntryCode, fill
+from components.judge.emulate.translate import PARAMETER_BASE, EntryCode, fill
 
 MAX_MODELLED_L1 = 160  # multiprocessors with an L1 of their own
 
@@ -31,19 +31,23 @@ class Memory:
         self.arrays: list[NDArray[Any]] = []
         self.names = [v.name for v in variables] + [b.name for b in buffers]
         self.lengths: list[int] = []
-        rows = np.zeros((len(self.names) + 1, layout.BUF_WORDS), np.int64)
+        rows = np.zeros((len(self.names) + 2, layout.BUF_WORDS), np.int64)  # then the parameters, then shared memory
         self.copies: list[tuple[EmuBuffer, NDArray[np.uint8]]] = []
         self.base: dict[str, int] = {}
         for index, variable in enumerate(variables):
             data = np.frombuffer(variable.initial or b"", np.uint8)
             self._row(rows[index], index, data, writable=False, initialised=True)
+            self.lengths.append(data.size)
         for index, buffer in enumerate(buffers, len(variables)):
             if buffer.data.ndim != 1 or not buffer.data.flags.c_contiguous:
                 raise ValueError(f"buffer {buffer.name}: expected a contiguous 1-D array")
             copy = self._row(rows[index], index, buffer.data.view(np.uint8), buffer.writable, buffer.initialised)
             self.base[buffer.name] = window(index)
+            self.lengths.append(copy.size)
             if buffer.writable:
                 self.copies.append((buffer, copy))
+        self.names.append("the kernel's parameters")
+        self.lengths.append(0)
         self.buffers = rows
         self.slots = layout.L1_SETS * layout.L1_SET_BYTES
         self.sms = max(1, min(limits.multiprocessors, MAX_MODELLED_L1))
@@ -73,8 +77,13 @@ class Memory:
             *shadow,
             address_of(seen),
         )
-        self.lengths.append(data.size)
         return copy[: data.size]
+
+    def set_parameters(self, block: bytes) -> None:
+        """The parameters of the next launch, as a read-only buffer (by-value structs are indexed through addresses)."""
+        index = len(self.names) - 1
+        self._row(self.buffers[index], index, np.frombuffer(block, np.uint8), writable=False, initialised=True)
+        self.lengths[index] = len(block)
 
     def copy_back(self) -> None:
         """Give writable buffers their new contents."""
@@ -143,6 +152,8 @@ def prepare(memory: Memory, state: NDArray[np.int64], code: EntryCode, launch: E
         layout.S_CTAID_X: code.special["%ctaid.x"],
         layout.S_CTAID_Y: code.special["%ctaid.y"],
         layout.S_CTAID_Z: code.special["%ctaid.z"],
+        layout.S_COPIES: address_of(memory.keep((shared // 4 + 16) * layout.COPY_BYTES)),
+        layout.S_GROUPS: address_of(memory.keep(warps * layout.LANES, np.int64)),
         layout.S_SEQ: before,
         layout.S_LAUNCH0: before + 1,
         layout.S_BUDGET_END: budget,
@@ -173,9 +184,12 @@ def _image(memory: Memory, code: EntryCode, launch: EmuLaunch) -> NDArray[np.uin
         elif name.endswith("smem_size"):
             static = code.shared_static if name.startswith("%total") else 0
             fill(image, offset, 4, static + launch.shared_bytes)
+        elif name == PARAMETER_BASE:
+            fill(image, offset, 8, window(len(memory.names) - 1))
     block = bytearray()
     for parameter, argument in zip(code.parameters, launch.args, strict=True):
         block += bytes(-len(block) % parameter.align) + _argument(memory, parameter, argument)
+    memory.set_parameters(bytes(block))
     for offset, slot, place, size, signed in code.parameter_registers:
         value = int.from_bytes(block[place : place + size], "little", signed=signed)
         fill(image, offset, slot, value)

@@ -20,7 +20,8 @@ from components.judge.emulate.primitives import (
     st64,
     vector_step,
 )
-from components.judge.emulate.sync import resolve_barriers, sync_step
+from components.judge.emulate.races import copy_group, forget_copies
+from components.judge.emulate.sync import resolve_barriers, sync_step, threads_of
 
 QUANTUM = 100_000  # instructions before another warp of the block gets a turn (a spin lock must not starve it)
 PATIENCE = 4_096  # instructions that some lanes may run while others of the warp wait at a higher address
@@ -99,7 +100,7 @@ def run_warp(state: int, warp: int, number: int) -> int:
                 st64(state + layout.S_SEQ, seq)
                 if op == layout.OP_LD or op == layout.OP_ST or op == layout.OP_ATOM:
                     result = memory_step(state, warp, number, ins, active)
-                elif (op >= layout.OP_SHFL and op <= layout.OP_MATCH) or op == layout.OP_ELECT:
+                elif (op >= layout.OP_SHFL and op <= layout.OP_MATCH) or op >= layout.OP_ELECT:
                     waits = sync_step(state, warp, number, ins, pc, act, active)
                     if waits == 1:
                         break
@@ -112,6 +113,8 @@ def run_warp(state: int, warp: int, number: int) -> int:
                     result = fault(state, layout.FAULT_TRAP, number, lowest(active), -1, 0, 0)
                 elif op == layout.OP_ACTIVE:
                     set32(regs + ld64(ins + layout.I_D), active, active)
+                elif op == layout.OP_COPYGROUP:
+                    copy_group(state, number, ins, active)
                 elif op == layout.OP_FENCE:
                     st64(state + layout.S_FENCED, 1)
                 elif op == layout.OP_BRX:
@@ -138,9 +141,16 @@ def run_warp(state: int, warp: int, number: int) -> int:
 
 @jit
 def arrive(state: int, warp: int, ins: int, regs: int, active: int) -> None:
-    """Lanes reach a barrier: note its number and how many threads it wants (0: all of the block)."""
+    """Lanes reach a barrier: note its number and how many threads it wants (0: all of the block).
+
+    bar.arrive only adds its threads to the barrier's count: its lanes do not wait.
+    """
     bump(state, layout.S_BARRIERS, 1)
     first = lowest(active)
+    if ld64(ins + layout.I_FLAGS) & layout.F_ARRIVE:
+        barrier = ld32(regs + ld64(ins + layout.I_A) + 4 * first) & 15
+        bump(state, layout.S_ARRIVED + 8 * barrier, threads_of(active, ld64(warp + layout.W_ALIVE)))
+        return
     set32(warp + layout.W_BARID, active, ld32(regs + ld64(ins + layout.I_A) + 4 * first) & 15)
     set32(warp + layout.W_BARCOUNT, active, ld32(regs + ld64(ins + layout.I_B) + 4 * first))
     st64(warp + layout.W_BAR, ld64(warp + layout.W_BAR) | active)
@@ -215,6 +225,9 @@ def run_grid(state: int) -> int:
                 st64(state + layout.S_BLOCK0, start)
                 st64(state + layout.S_EPOCH, start)
                 st64(state + layout.S_FENCED, 0)
+                forget_copies(state)
+                for barrier in range(16):
+                    st64(state + layout.S_ARRIVED + 8 * barrier, 0)
                 st64(state + layout.S_SM, block % ld64(state + layout.S_SMS))
                 for w in range(count):
                     warp = warps + w * layout.WARP_BYTES

@@ -1,8 +1,7 @@
-"""Floating-point rows of the vector table: f32 and f64 arithmetic, conversions, f16 and bf16.
+"""Floating-point rows of the vector table: f32 and f64 arithmetic and conversions.
 
-Rounding is to nearest even unless a row's name says otherwise. Directed f32 roundings are computed in f64 and then
-moved by one unit where needed. approx functions return the correctly rounded result of the C library: closer than
-the hardware's, never outside its documented error.
+Rounding is to nearest even unless a row's name says otherwise. approx functions return the correctly rounded result of
+the C library: closer than the hardware's, never outside its documented error.
 """
 
 from typing import Any
@@ -25,13 +24,21 @@ from components.judge.emulate.ir_tools import (
     unary,
     vec,
 )
+from components.judge.emulate.rounding import (
+    finite_error,
+    fma,
+    fma_error,
+    nudge,
+    odd_integer,
+    odd_sum,
+    two_sum,
+)
 
 
 def register(op: Register) -> None:
     """Add every floating-point row through `op(name, dst, src, make)`."""
     _arithmetic(op)
     _conversions(op)
-    _halves(op)
 
 
 def _arithmetic(op: Register) -> None:
@@ -106,34 +113,72 @@ def _arithmetic(op: Register) -> None:
         op(f"testp.number.{kind}", "p", kind, lambda b, x, f=testp: f(b, x, "<="))
     for name, intrinsic in (("ex2", "exp2"), ("lg2", "log2"), ("sin", "sin"), ("cos", "cos")):
         op(f"{name}.f32", "f32", "f32", unary(intrinsic))
-    op("tanh.f32", "f32", "f32", _tanh)
+    op("tanh.f32", "f32", "f32", hyperbolic_tangent)
     op("ftz.f32", "f32", "f32", _flush)
+    for kind in ("f32", "f64"):
+        for mode in ("rz", "rm", "rp"):
+            _directed_arithmetic(op, kind, mode)
     for mode in ("rz", "rm", "rp"):
-        op(
-            f"add.{mode}.f32",
-            "f32",
-            "f32 f32",
-            lambda b, x, y, m=mode: _directed(b, b.fadd(_wide(b, x), _wide(b, y)), m),
-        )
-        op(
-            f"mul.{mode}.f32",
-            "f32",
-            "f32 f32",
-            lambda b, x, y, m=mode: _directed(b, b.fmul(_wide(b, x), _wide(b, y)), m),
-        )
+        op(f"narrow.{mode}.f32", "f32", "f64", lambda b, x, m=mode: _directed(b, x, m))
+
+
+def _directed_arithmetic(op: Register, kind: str, mode: str) -> None:
+    """add, sub, mul, div, fma, rcp and sqrt of one type, rounded in one direction.
+
+    The nearest result is moved by one unit where the sign of its error asks for it. f32: the error is that of an f64
+    result (rounded to odd where f64 does not hold it). f64: the error comes from error-free transformations; below
+    2^-1000 those are not exact, so that a product there may stay on its nearest neighbour.
+    """
+    two = f"{kind} {kind}"
+
+    def add(b: Builder, x: Value, y: Value) -> Value:
+        near, error = two_sum(b, x, y)
+        return nudge(b, near, finite_error(b, near, error, x, y), mode)
+
+    def fused(b: Builder, x: Value, y: Value, z: Value) -> Value:
+        near = fma(b, x, y, z)
+        return nudge(b, near, finite_error(b, near, fma_error(b, x, y, z, near), x, y, z), mode)
+
+    def multiply(b: Builder, x: Value, y: Value) -> Value:
+        near = b.fmul(x, y)
+        return nudge(b, near, finite_error(b, near, fma(b, x, y, b.fneg(near)), x, y), mode)
+
+    def divide(b: Builder, x: Value, y: Value) -> Value:
+        near = b.fdiv(x, y)
+        rest = fma(b, b.fneg(near), y, x)
+        negative = b.fcmp_ordered("<", y, splat(y.type.element, 0.0))
+        return nudge(b, near, b.select(negative, b.fneg(rest), rest), mode)
+
+    def root(b: Builder, x: Value) -> Value:
+        near = unary("sqrt")(b, x)
+        return nudge(b, near, fma(b, b.fneg(near), near, x), mode)
+
+    if kind == "f32":
+        op(f"add.{mode}.f32", kind, two, lambda b, x, y: _directed(b, odd_sum(b, _wide(b, x), _wide(b, y)), mode))
         op(
             f"fma.{mode}.f32",
-            "f32",
-            "f32 f32 f32",
-            lambda b, x, y, z, m=mode: _directed(b, b.fadd(b.fmul(_wide(b, x), _wide(b, y)), _wide(b, z)), m),
+            kind,
+            f"{two} {kind}",
+            lambda b, x, y, z: _directed(b, odd_sum(b, b.fmul(_wide(b, x), _wide(b, y)), _wide(b, z)), mode),
         )
+        op(f"mul.{mode}.f32", kind, two, lambda b, x, y: _directed(b, b.fmul(_wide(b, x), _wide(b, y)), mode))
+        op(f"div.{mode}.f32", kind, two, lambda b, x, y: _directed(b, b.fdiv(_wide(b, x), _wide(b, y)), mode))
+        op(f"sqrt.{mode}.f32", kind, kind, lambda b, x: _directed(b, unary("sqrt")(b, _wide(b, x)), mode))
+        op(f"rcp.{mode}.f32", kind, kind, lambda b, x: _directed(b, b.fdiv(splat(F64, 1.0), _wide(b, x)), mode))
         op(
-            f"div.{mode}.f32",
-            "f32",
-            "f32 f32",
-            lambda b, x, y, m=mode: _directed(b, b.fdiv(_wide(b, x), _wide(b, y)), m),
+            f"sub.{mode}.f32",
+            kind,
+            two,
+            lambda b, x, y: _directed(b, odd_sum(b, _wide(b, x), b.fneg(_wide(b, y))), mode),
         )
-        op(f"narrow.{mode}.f32", "f32", "f64", lambda b, x, m=mode: _directed(b, x, m))
+        return
+    op(f"add.{mode}.f64", kind, two, add)
+    op(f"sub.{mode}.f64", kind, two, lambda b, x, y: add(b, x, b.fneg(y)))
+    op(f"mul.{mode}.f64", kind, two, multiply)
+    op(f"div.{mode}.f64", kind, two, divide)
+    op(f"fma.{mode}.f64", kind, f"{two} {kind}", fused)
+    op(f"sqrt.{mode}.f64", kind, kind, root)
+    op(f"rcp.{mode}.f64", kind, kind, lambda b, x: divide(b, splat(F64, 1.0), x))
 
 
 def _wide(b: Builder, x: Value) -> Value:
@@ -141,27 +186,14 @@ def _wide(b: Builder, x: Value) -> Value:
 
 
 def _directed(b: Builder, exact: Value, mode: str) -> Value:
-    """Round an (almost) exact f64 to f32 towards zero (rz), minus (rm) or plus infinity (rp)."""
+    """Round an f64 (exact, or rounded to odd) to f32 towards zero (rz), minus (rm) or plus infinity (rp)."""
     near = b.fptrunc(exact, vec(F32))
     back = b.fpext(near, vec(F64))
-    bits = b.bitcast(near, vec(I32))
-    negative = b.icmp_signed("<", bits, splat(I32, 0))
-    too_high, too_low = b.fcmp_ordered(">", back, exact), b.fcmp_ordered("<", back, exact)
-    toward_zero, away = b.sub(bits, splat(I32, 1)), b.add(bits, splat(I32, 1))
-    down = b.select(
-        negative, away, b.select(b.icmp_signed("==", bits, splat(I32, 0)), splat(I32, -0x7FFFFFFF), toward_zero)
-    )
-    up = b.select(
-        negative, b.select(b.icmp_signed("==", bits, splat(I32, -0x80000000)), splat(I32, 1), toward_zero), away
-    )
-    if mode == "rm":
-        bits = b.select(too_high, down, bits)
-    elif mode == "rp":
-        bits = b.select(too_low, up, bits)
-    else:
-        positive = b.fcmp_ordered(">", exact, splat(F64, 0.0))
-        bits = b.select(b.and_(positive, too_high), down, b.select(b.and_(b.not_(positive), too_low), up, bits))
-    return b.bitcast(bits, vec(F32))
+    infinite = b.fcmp_ordered("==", call(b, f"llvm.fabs.{suffix(F64)}", vec(F64), exact), splat(F64, float("inf")))
+    difference = b.select(infinite, splat(F64, 0.0), b.fsub(exact, back))
+    sign = call(b, f"llvm.copysign.{suffix(F64)}", vec(F64), splat(F64, 1.0), difference)
+    sign = b.select(b.fcmp_unordered("==", difference, splat(F64, 0.0)), splat(F64, 0.0), sign)
+    return nudge(b, near, b.fptrunc(sign, vec(F32)), mode)
 
 
 def _flush(b: Builder, x: Value) -> Value:
@@ -171,7 +203,7 @@ def _flush(b: Builder, x: Value) -> Value:
     return b.bitcast(b.select(small, b.and_(bits, splat(I32, -0x80000000)), bits), vec(F32))
 
 
-def _tanh(b: Builder, x: Value) -> Value:
+def hyperbolic_tangent(b: Builder, x: Value) -> Value:
     """(e - 1) / (e + 1) with e = exp(2x) in f64, clamped where it has saturated."""
     wide = b.fpext(x, vec(F64))
     wide = call(b, f"llvm.minnum.{suffix(F64)}", vec(F64), splat(F64, 20.0), wide)
@@ -209,104 +241,8 @@ def _conversions(op: Register) -> None:
                     kind,
                     lambda b, x, n=name, t=integer[bits]: call(b, n, vec(t), x),
                 )
+    for sign in "su":
+        op(f"odd.{sign}64", "f64", "b64", lambda b, x, s=sign == "s": odd_integer(b, x, s))
     op("narrow.b64", "b32", "b64", lambda b, x: b.trunc(x, vec(I32)))
     op("f64.f32", "f64", "f32", lambda b, x: b.fpext(x, vec(F64)))
     op("f32.f64", "f32", "f64", lambda b, x: b.fptrunc(x, vec(F32)))
-
-
-def from_half(b: Builder, h: Value) -> Value:
-    """binary16 bits in the low half of i32 lanes -> f32, exactly, by integer arithmetic (no F16C needed)."""
-    sign = b.shl(b.and_(h, splat(I32, 0x8000)), splat(I32, 16))
-    shifted = b.shl(b.and_(h, splat(I32, 0x7FFF)), splat(I32, 13))
-    scaled = b.bitcast(b.fmul(b.bitcast(shifted, vec(F32)), splat(F32, 2.0**112)), vec(I32))
-    special = b.icmp_unsigned(">=", b.and_(h, splat(I32, 0x7FFF)), splat(I32, 0x7C00))
-    bits = b.select(special, b.or_(shifted, splat(I32, 0x7F800000)), scaled)
-    return b.bitcast(b.or_(bits, sign), vec(F32))
-
-
-def to_half(b: Builder, x: Value) -> Value:
-    """f32 -> binary16 bits in i32 lanes, to nearest even."""
-    bits = b.bitcast(x, vec(I32))
-    sign = b.and_(b.lshr(bits, splat(I32, 16)), splat(I32, 0x8000))
-    magnitude = b.and_(bits, splat(I32, 0x7FFFFFFF))
-    small = b.fadd(b.bitcast(magnitude, vec(F32)), splat(F32, 0.5))  # aligns a subnormal's bits at the bottom
-    subnormal = b.sub(b.bitcast(small, vec(I32)), splat(I32, 0x3F000000))
-    odd = b.and_(b.lshr(magnitude, splat(I32, 13)), splat(I32, 1))
-    rounded = b.add(b.add(magnitude, splat(I32, 0xFFF - (112 << 23))), odd)
-    normal = b.lshr(rounded, splat(I32, 13))
-    value = b.select(b.icmp_unsigned("<", magnitude, splat(I32, 113 << 23)), subnormal, normal)
-    value = b.select(b.icmp_unsigned(">=", magnitude, splat(I32, 143 << 23)), splat(I32, 0x7C00), value)
-    value = b.select(b.icmp_unsigned(">", magnitude, splat(I32, 0x7F800000)), splat(I32, 0x7FFF), value)
-    return b.or_(value, sign)
-
-
-def from_bfloat(b: Builder, h: Value) -> Value:
-    """bfloat16 bits in the low half of i32 lanes -> f32."""
-    return b.bitcast(b.shl(h, splat(I32, 16)), vec(F32))
-
-
-def to_bfloat(b: Builder, x: Value) -> Value:
-    """f32 -> bfloat16 bits in i32 lanes, to nearest even; NaN becomes 0x7fff."""
-    bits = b.bitcast(x, vec(I32))
-    odd = b.and_(b.lshr(bits, splat(I32, 16)), splat(I32, 1))
-    value = b.lshr(b.add(b.add(bits, splat(I32, 0x7FFF)), odd), splat(I32, 16))
-    magnitude = b.and_(bits, splat(I32, 0x7FFFFFFF))
-    return b.select(b.icmp_unsigned(">", magnitude, splat(I32, 0x7F800000)), splat(I32, 0x7FFF), value)
-
-
-def _halves(op: Register) -> None:
-    """f16, bf16 and their packed pairs; every product and sum is exact in f64, so each result is rounded once."""
-
-    def exact(b: Builder, name: str, values: list[Value]) -> Value:
-        if name in ("add", "sub", "mul"):
-            return getattr(b, "f" + name)(values[0], values[1])
-        if name in ("min", "max"):
-            return call(b, f"llvm.{name}num.{suffix(F32)}", vec(F32), *values)
-        if name == "neg":
-            return b.fneg(values[0])
-        if name == "abs":
-            return call(b, f"llvm.fabs.{suffix(F32)}", vec(F32), values[0])
-        wide = [b.fpext(v, vec(F64)) for v in values]  # f16 and bf16 products and their sum fit f64 (f16 exactly)
-        return b.fptrunc(b.fadd(b.fmul(wide[0], wide[1]), wide[2]), vec(F32))
-
-    for kind, decode, encode in (("f16", from_half, to_half), ("bf16", from_bfloat, to_bfloat)):
-        low = splat(I32, 0xFFFF)
-        op(f"f32.{kind}", "f32", "b32", lambda b, x, f=decode: f(b, b.and_(x, splat(I32, 0xFFFF))))
-        op(f"{kind}.f32", "b32", "f32", lambda b, x, f=encode: f(b, x))
-        op(
-            f"{kind}x2.f32",
-            "b32",
-            "f32 f32",
-            lambda b, hi, lo, f=encode: b.or_(b.shl(f(b, hi), splat(I32, 16)), f(b, lo)),
-        )
-        for name, count in (
-            ("add", 2),
-            ("sub", 2),
-            ("mul", 2),
-            ("fma", 3),
-            ("min", 2),
-            ("max", 2),
-            ("neg", 1),
-            ("abs", 1),
-        ):
-            sources = " ".join(["b32"] * count)
-
-            def one(b: Builder, *x: Value, n: str = name, d: Any = decode, e: Any = encode, m: Any = low) -> Value:
-                return e(b, exact(b, n, [d(b, b.and_(v, m)) for v in x]))
-
-            def two(b: Builder, *x: Value, f: Any = one) -> Value:
-                high = f(b, *[b.lshr(v, splat(I32, 16)) for v in x])
-                return b.or_(b.shl(high, splat(I32, 16)), f(b, *x))
-
-            op(f"{name}.{kind}", "b32", sources, one)
-            op(f"{name}.{kind}x2", "b32", sources, two)
-        for name in ("eq", "ne", "lt", "le", "gt", "ge"):
-            text = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}[name]
-            for unordered in ("", "u"):
-
-                def compare(
-                    b: Builder, x: Value, y: Value, c: str = text, u: str = unordered, d: Any = decode, m: Any = low
-                ) -> Value:
-                    return (b.fcmp_unordered if u else b.fcmp_ordered)(c, d(b, b.and_(x, m)), d(b, b.and_(y, m)))
-
-                op(f"setp.{name}{unordered}.{kind}", "p", "b32 b32", compare)

@@ -1,9 +1,28 @@
 """What each PTX instruction becomes. An instruction or modifier that is not listed is Unsupported, never guessed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from components.judge.emulate import layout
+from components.judge.emulate.async_copy import copy_async
+from components.judge.emulate.bit_instructions import (
+    absolute_differences,
+    dot,
+    extract,
+    funnel,
+    insert,
+    logic3,
+    mask_or_extend,
+    nth_set,
+    pack_bytes,
+    packed,
+    permute,
+    product24,
+    unpack_bytes,
+)
+from components.judge.emulate.compare import compare_name, set_value, setp
 from components.judge.emulate.convert import convert
+from components.judge.emulate.half_instructions import HALVES, half
+from components.judge.emulate.matrix_instructions import ldmatrix, mma
 from components.judge.emulate.ptx_text import Tampered, Unsupported
 from components.judge.emulate.translate import Register, Translator, type_parts
 from components.judge.emulate.transport import atomic, load, store
@@ -12,7 +31,6 @@ from components.judge.emulate.warp_instructions import active, barrier, elect, f
 Handler = Callable[[Translator, list[str], list[str]], None]
 KIND = {1: "b16", 2: "b16", 4: "b32", 8: "b64"}
 ROUNDING = ("rz", "rm", "rp")
-HALVES = ("f16", "f16x2", "bf16", "bf16x2")
 
 
 def translate(t: Translator, parts: list[str], operands: list[str]) -> None:
@@ -45,23 +63,31 @@ def _float(t: Translator, parts: list[str], o: list[str]) -> None:
     _refuse(t, parts, {"rn", "ftz", "sat", "approx", "full", *ROUNDING, "NaN"})
     mode = next((m for m in ROUNDING if m in parts), "")
     name = f"{base}.{mode}.{kind}" if mode else f"{base}nan.{kind}" if "NaN" in parts else f"{base}.{kind}"
-    t.vector(name, o[0], *o[1:])
+    t.vector(name, o[0], *_inputs(t, parts, o[1:]))
     if "sat" in parts:
         t.vector(f"saturate.{kind}", o[0], o[0])
     if "ftz" in parts and kind == "f32":
         t.vector("ftz.f32", o[0], o[0])
 
 
-def _half(t: Translator, parts: list[str], o: list[str]) -> None:
-    _refuse(t, parts, {"rn"})
-    t.vector(f"{parts[0]}.{parts[-1]}", o[0], *o[1:])
+def _inputs(t: Translator, parts: list[str], sources: list[str]) -> Sequence[str | Register]:
+    """The operands; .ftz takes a subnormal f32 as a zero of its sign."""
+    if "ftz" in parts and parts[-1] == "f32":
+        return [t.temporary("ftz.f32", s) for s in sources]
+    return sources
 
 
 def _binary(t: Translator, parts: list[str], o: list[str]) -> None:
     """add, sub, mul, mad, fma, div, rem, min, max, neg, abs over every type."""
     base, kind = parts[0], parts[-1]
     if kind in HALVES:
-        _half(t, parts, o)
+        half(t, parts, o)
+        return
+    if kind in ("f32x2", "s16x2", "u16x2"):
+        packed(t, parts, o)
+        return
+    if kind == "relu":
+        _relu(t, parts, o)
         return
     letter, size = type_parts(kind, t.line)
     if letter == "f":
@@ -88,6 +114,14 @@ def _binary(t: Translator, parts: list[str], o: list[str]) -> None:
     else:
         _refuse(t, parts, {"lo"})
         t.vector(f"{base}.b{width}", o[0], *o[1:])
+
+
+def _relu(t: Translator, parts: list[str], o: list[str]) -> None:
+    """min.s32.relu, max.s32.relu and the same of s16x2."""
+    if parts[0] not in ("min", "max") or len(parts) != 3 or parts[1] not in ("s32", "s16x2"):
+        raise Unsupported(".".join(parts), t.line)
+    value = t.temporary(f"{parts[0]}.{parts[1]}", o[1], o[2])
+    t.vector(f"max.{parts[1]}", o[0], value, t.constant(0, 4))
 
 
 def _carry(t: Translator, parts: list[str], o: list[str], width: int) -> None:
@@ -121,8 +155,12 @@ def _shift(t: Translator, parts: list[str], o: list[str]) -> None:
 
 def _function(t: Translator, parts: list[str], o: list[str]) -> None:
     """sqrt, rcp, rsqrt, ex2, lg2, sin, cos, tanh."""
-    _refuse(t, parts, {"approx", "rn", "ftz", "full"})
-    t.vector(f"{parts[0]}.{parts[-1]}", o[0], o[1])
+    if parts[-1] in HALVES:
+        half(t, parts, o)
+        return
+    _refuse(t, parts, {"approx", "rn", "ftz", "full", *ROUNDING})
+    mode = next((f"{m}." for m in ROUNDING if m in parts), "")
+    t.vector(f"{parts[0]}.{mode}{parts[-1]}", o[0], *_inputs(t, parts, o[1:]))
     if "ftz" in parts and parts[-1] == "f32":
         t.vector("ftz.f32", o[0], o[0])
 
@@ -144,6 +182,9 @@ def _mov(t: Translator, parts: list[str], o: list[str]) -> None:
     if o[0].startswith("{"):
         names = [n.strip() for n in o[0][1:-1].split(",")]
         source = t.operand(o[1], KIND[size])
+        if size == len(names) and size < 8:
+            unpack_bytes(t, source, names)
+            return
         if len(names) == 4:
             halves: list[tuple[Register, list[str]]] = [
                 (t.temporary("low.b64", source), names[:2]),
@@ -158,46 +199,15 @@ def _mov(t: Translator, parts: list[str], o: list[str]) -> None:
         t.vector("mov.b32" if size == 8 else "mov.b16", names[0], low_value)
     elif o[1].startswith("{"):
         names = [n.strip() for n in o[1][1:-1].split(",")]
-        if len(names) == 4:
+        if size == len(names) and size < 8:
+            pack_bytes(t, o[0], names)
+        elif len(names) == 4:
             words = [t.temporary("pack.b32", names[k], names[k + 1]) for k in (0, 2)]
             t.vector("pack.b64", o[0], *words)
         else:
             t.vector(f"pack.b{8 * size}", o[0], *names)
     else:
         t.vector(f"mov.b{8 * size}", o[0], o[1])
-
-
-def _setp(t: Translator, parts: list[str], o: list[str]) -> None:
-    compare, kind = parts[1], parts[-1]
-    _refuse(t, [parts[0], *parts[2:]], {"and", "or", "xor", "ftz"})
-    logic = next((m for m in ("and", "or", "xor") if m in parts[2:]), None)
-    first, _, second = o[0].partition("|")
-    result = t.temporary(_compare(t, compare, kind), o[1], o[2])
-    negated = t.temporary("not.p", result) if second else None
-    for name, value in ((first, result), (second, negated)):
-        if not name or value is None:
-            continue
-        if logic:
-            t.vector(f"{logic}.p", name, value, _predicate(t, o[3]))
-        else:
-            t.vector("mov.p", name, value)
-
-
-def _compare(t: Translator, compare: str, kind: str) -> str:
-    if kind in ("f16", "bf16"):
-        return f"setp.{compare}.{kind}"
-    letter, size = type_parts(kind, t.line)
-    if letter != "f":
-        compare = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}.get(compare, compare)
-        kind = f"{'s' if letter == 's' else 'u'}{8 * size}"
-    return f"setp.{compare}.{kind}"
-
-
-def _predicate(t: Translator, token: str) -> Register:
-    """A predicate operand, possibly negated."""
-    if token.startswith("!"):
-        return t.temporary("not.p", token[1:])
-    return t.operand(token, "p")
 
 
 def _select(t: Translator, parts: list[str], o: list[str]) -> None:
@@ -207,46 +217,13 @@ def _select(t: Translator, parts: list[str], o: list[str]) -> None:
         return
     _refuse(t, [parts[0], *parts[2:]], {"ftz"})
     zero = t.constant(0, 4)
-    chosen = t.temporary(_compare(t, "ge", parts[-1]), o[3], zero)
+    chosen = t.temporary(compare_name(t, "ge", parts[-1]), o[3], zero)
     t.vector(f"selp.{KIND[size]}", o[0], o[1], o[2], chosen)
-
-
-def _set(t: Translator, parts: list[str], o: list[str]) -> None:
-    """set.cmp.dtype.stype without a boolean operand."""
-    compare, dst, src = parts[1], parts[-2], parts[-1]
-    if len(o) != 3 or any(p not in (compare, dst, src, "ftz") for p in parts[1:]) or dst not in ("u32", "s32", "f32"):
-        raise Unsupported(".".join(parts), t.line)
-    result = t.temporary(_compare(t, compare, src), o[1], o[2])
-    t.vector("selp.b32", o[0], t.constant(0x3F800000 if dst == "f32" else 0xFFFFFFFF, 4), t.constant(0, 4), result)
-
-
-def _lop3(t: Translator, parts: list[str], o: list[str]) -> None:
-    if parts != ["lop3", "b32"]:
-        raise Unsupported(".".join(parts), t.line)
-    t.vector("lop3.b32", o[0], o[1], o[2], o[3], imm=int(o[4].rstrip("U"), 0) & 255)
-
-
-def _prmt(t: Translator, parts: list[str], o: list[str]) -> None:
-    if parts != ["prmt", "b32"]:
-        raise Unsupported(".".join(parts), t.line)
-    t.vector("prmt.b32", o[0], o[1], o[2], o[3])
-
-
-def _shf(t: Translator, parts: list[str], o: list[str]) -> None:
-    t.vector(f"shf.{parts[1]}.{parts[2]}", o[0], o[1], o[2], o[3])
-
-
-def _bfe(t: Translator, parts: list[str], o: list[str]) -> None:
-    t.vector(f"bfe.{parts[-1]}", o[0], o[1], o[2], o[3])
-
-
-def _bfi(t: Translator, parts: list[str], o: list[str]) -> None:
-    t.vector(f"bfi.{parts[-1]}", o[0], o[1], o[2], o[3], o[4])
 
 
 def _cvta(t: Translator, parts: list[str], o: list[str]) -> None:
     space = next((p for p in parts if p in ("global", "shared", "local", "const", "param")), None)
-    if space is None or space == "param" or parts[-1] not in ("u64", "b64"):
+    if space is None or parts[-1] not in ("u64", "b64"):
         raise Unsupported(".".join(parts), t.line)
     base = {"shared": layout.SHARED_WINDOW, "local": layout.LOCAL_WINDOW}.get(space, 0)
     t.vector("add64lo", o[0], o[1], imm=-base if "to" in parts else base)
@@ -344,9 +321,13 @@ HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(("bar", "barrier"), barrier),
     **dict.fromkeys(("membar", "fence"), fence),
     **dict.fromkeys(("prefetch", "prefetchu", "discard", "createpolicy", "applypriority", "nanosleep"), _hint),
-    "mov": _mov, "setp": _setp, "set": _set, "lop3": _lop3, "prmt": _prmt, "shf": _shf, "bfe": _bfe, "bfi": _bfi,
+    **dict.fromkeys(("dp4a", "dp2a"), dot), **dict.fromkeys(("bmsk", "szext"), mask_or_extend),
+    **dict.fromkeys(("mul24", "mad24"), product24),
+    "mov": _mov, "setp": setp, "set": set_value, "lop3": logic3, "prmt": permute, "shf": funnel, "bfe": extract,
+    "bfi": insert, "fns": nth_set, "vabsdiff4": absolute_differences,
     "cvta": _cvta, "isspacep": _isspacep, "bra": _bra, "brx": _brx, "call": _call, "shfl": shfl, "vote": vote,
     "redux": redux, "match": match, "elect": elect, "activemask": active, "testp": _testp, "cvt": convert,
+    "cp": copy_async, "mma": mma, "ldmatrix": ldmatrix,
     "ld": load, "ldu": load, "st": store, "atom": atomic, "red": atomic,
     "trap": _trap,
 }  # fmt: skip

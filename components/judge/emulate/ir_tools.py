@@ -41,6 +41,18 @@ def call(b: Builder, name: str, result: Any, *arguments: Value) -> Value:
     return b.call(function, arguments)
 
 
+def outlined(b: Builder, name: str, result: Any, body: Callable[..., Value], *arguments: Value) -> Value:
+    """Call a function made once a module by `body(builder, *arguments)`: a long sequence that many rows use."""
+    function = b.module.globals.get(name)
+    if function is None:
+        function = ir.Function(b.module, ir.FunctionType(result, [a.type for a in arguments]), name)
+        function.linkage = "internal"
+        function.attributes.add("noinline")
+        inner = ir.IRBuilder(function.append_basic_block("entry"))
+        inner.ret(body(inner, *function.args))
+    return b.call(function, arguments)
+
+
 def suffix(element: Any) -> str:
     """v32i32, v32f64, ..."""
     return f"v{LANES}" + {F32: "f32", F64: "f64"}.get(element, "") if element in (F32, F64) else f"v32i{element.width}"

@@ -14,18 +14,25 @@ I_SIZE, I_VEC, I_SPACE, I_KIND, I_FLAGS = (8 * k for k in range(9, 14))
 I_V0, I_V1, I_V2, I_V3 = (8 * k for k in range(14, 18))
 INS_WORDS = 18
 INS_BYTES = 8 * INS_WORDS
+# a row of operands (after the code, never run): up to INS_WORDS register offsets
+ATOMIC_PARTS = 8  # of a vector atomic: sources, then targets
+MMA_D, MMA_A, MMA_B, MMA_C = 0, 4, 8, 10
+MMA_KINDS = ("f16", "bf16", "tf32", "f64", "s8", "u8")  # of the factors
 
 # control and memory opcodes; vector operations start at FIRST_VECTOR_OP
 (OP_BRA, OP_EXIT, OP_TRAP, OP_BAR, OP_LD, OP_ST, OP_ATOM, OP_SHFL, OP_VOTE, OP_WARPSYNC, OP_REDUX, OP_MATCH) = range(12)
-(OP_ACTIVE, OP_FENCE, OP_NOP, OP_BRX, OP_CPASYNC, OP_ELECT) = range(12, 18)
+(OP_ACTIVE, OP_FENCE, OP_NOP, OP_BRX, OP_COPYGROUP, OP_ELECT, OP_MMA, OP_LDMATRIX) = range(12, 20)
 FIRST_VECTOR_OP = 32
 
 # state spaces of OP_LD / OP_ST / OP_ATOM
 SP_GLOBAL, SP_SHARED, SP_LOCAL, SP_CONST, SP_GENERIC = range(5)
 # flags of memory instructions
 F_ADDR32, F_STRONG, F_NOCACHE = 1, 2, 4  # 32-bit address register; volatile/relaxed/acquire/release; bypasses L1
+F_ASYNC = 8  # the shared side of a cp.async
 # flags of synchronising instructions
-F_NEGATE = 1
+F_NEGATE, F_ARRIVE = 1, 2  # a negated predicate; bar.arrive does not wait
+# immediates of OP_COPYGROUP; 0 and more: cp.async.wait_group
+COPY_COMMIT, COPY_WAIT_ALL = -1, -2
 
 # virtual addresses: buffer k begins at (k + 1) * 2^40 + 2^39, so that an overrun of up to 512 GB stays in its window
 WINDOW_BITS = 40
@@ -58,18 +65,28 @@ WARP_BYTES = 512
 (S_BARRIERS, S_WARP_SYNCS, S_MAX_WARP_LOADS, S_SUM_WARP_LOADS, S_WARPS_RUN, S_MAX_WARP_ISSUED) = (
     8 * k for k in range(60, 66)
 )
-(S_MAX_BLOCK_ISSUED, S_LOCAL_REQUESTS, S_ATOMIC_LANES) = (8 * k for k in range(66, 69))
-STATE_WORDS = 69
+(S_MAX_BLOCK_ISSUED, S_LOCAL_REQUESTS, S_ATOMIC_LANES, S_COPIES, S_COPY_COUNT, S_GROUPS) = (
+    8 * k for k in range(66, 72)
+)
+S_ARRIVED = 8 * 72  # 16 words: threads that bar.arrive counted at each barrier
+STATE_WORDS = 88
+
+# a copy (cp.async) that nobody has waited for: its shared word, thread and group
+COPY_BYTES = 24
+PENDING = 1 << 51  # the "sequence number" of the writer of such a word
 
 # faults
 (FAULT_NONE, FAULT_OOB, FAULT_MISALIGNED, FAULT_UNINIT, FAULT_READONLY, FAULT_RACE_WAW, FAULT_RACE_RAW) = range(7)
 (FAULT_RACE_WAR, FAULT_RACE_ATOMIC, FAULT_MASK, FAULT_BUDGET, FAULT_DEADLOCK, FAULT_TRAP, FAULT_LOCAL) = range(7, 14)
-FAULT_INTERNAL, FAULT_BRX = 14, 15
+FAULT_INTERNAL, FAULT_BRX, FAULT_ASYNC, FAULT_WARP = 14, 15, 16, 17
 
-# scratch: 32 addresses, then (line, sector mask) pairs of one request, then bank counters
+# scratch: 32 addresses, then (line, sector mask) pairs of one request, then bank counters, then matrices as f64
 SCRATCH_LINES = 512
 SCRATCH_BANKS = SCRATCH_LINES + 128 * 16
-SCRATCH_BYTES = SCRATCH_BANKS + 32 * 8 * 9
+SCRATCH_A = SCRATCH_BANKS + 32 * 8 * 9  # 16 x 32
+SCRATCH_B = SCRATCH_A + 16 * 32 * 8  # 32 x 8
+SCRATCH_C = SCRATCH_B + 32 * 8 * 8  # 16 x 8
+SCRATCH_BYTES = SCRATCH_C + 16 * 8 * 8
 HASH_SLOTS = 256  # open addressing, 3 words a slot: line, generation, index into the line list
 
 # an approximate L1: L1_SETS sets of L1_WAYS 128-byte lines with one bit a 32-byte sector (256 KB, as on sm_80/90/100)

@@ -7,6 +7,7 @@ from components.judge.emulate.primitives import (
     address32,
     atomic_word,
     gather,
+    ld16,
     ld32,
     ld64,
     lowest,
@@ -14,11 +15,12 @@ from components.judge.emulate.primitives import (
     outside,
     popcount,
     scatter,
+    st16,
     st32,
     st64,
     unit_map,
 )
-from components.judge.emulate.races import track
+from components.judge.emulate.races import track, track_copy
 from components.judge.emulate.traffic import bank_conflicts, count_traffic
 
 
@@ -104,7 +106,7 @@ def global_access(state: int, warp: int, number: int, ins: int, active: int, scr
         bump(state, layout.S_STORE_BYTES, popcount(active) * size)
     else:
         bump(state, layout.S_ATOMICS, 1)
-        bump(state, layout.S_ATOMIC_LANES, popcount(active))
+        bump(state, layout.S_ATOMIC_LANES, popcount(active) * ld64(ins + layout.I_VEC))
     return 0
 
 
@@ -116,26 +118,14 @@ def transfer(state: int, warp: int, ins: int, active: int, scratch: int, delta: 
     unit = ld64(ins + layout.I_SIZE)
     kind = ld64(ins + layout.I_KIND)
     if op == layout.OP_ATOM:
-        wide = unit == 8
-        operation = ld64(ins + layout.I_V0)
-        b_reg = regs + ld64(ins + layout.I_B)
-        c_reg = regs + ld64(ins + layout.I_C)
-        d_reg = ld64(ins + layout.I_D)
-        left = active
-        while left:
-            lane = lowest(left)
-            left &= left - 1
-            host = ld64(scratch + 8 * lane) + delta
-            if wide:
-                old = ld64(host)
-                st64(host, atomic_word(operation, kind, old, ld64(b_reg + 8 * lane), ld64(c_reg + 8 * lane)))
-                if d_reg >= 0:
-                    st64(regs + d_reg + 8 * lane, old)
-            else:
-                old = ld32(host)
-                st32(host, atomic_word(operation, kind, old, ld32(b_reg + 4 * lane), ld32(c_reg + 4 * lane)))
-                if d_reg >= 0:
-                    st32(regs + d_reg + 4 * lane, old)
+        side = ld64(state + layout.S_CODE) + ld64(ins + layout.I_V3) * layout.INS_BYTES
+        for part in range(ld64(ins + layout.I_VEC)):
+            source = ld64(ins + layout.I_B)
+            target = ld64(ins + layout.I_D)
+            if ld64(ins + layout.I_V3) >= 0:  # a vector: its registers are in a row of their own
+                source = ld64(side + 8 * part)
+                target = ld64(side + 8 * (layout.ATOMIC_PARTS + part))
+            atomic_lanes(ins, regs, active, scratch, delta + part * unit, source, target)
         return
     for part in range(ld64(ins + layout.I_VEC)):
         register = ld64(ins + layout.I_V0 + 8 * part)
@@ -145,6 +135,42 @@ def transfer(state: int, warp: int, ins: int, active: int, scratch: int, delta: 
             gather(scratch, delta + part * unit, active, regs + register, kind)
         else:
             scatter(scratch, delta + part * unit, active, regs + register, unit)
+
+
+@jit
+def atomic_lanes(ins: int, regs: int, active: int, scratch: int, delta: int, source: int, target: int) -> None:
+    """One atomic operation a lane, in lane order; `target` < 0: the old value is not wanted."""
+    unit = ld64(ins + layout.I_SIZE)
+    kind = ld64(ins + layout.I_KIND)
+    operation = ld64(ins + layout.I_V0)
+    b_reg = regs + source
+    c_reg = regs + ld64(ins + layout.I_C)
+    left = active
+    while left:
+        lane = lowest(left)
+        left &= left - 1
+        host = ld64(scratch + 8 * lane) + delta
+        if unit == 8:
+            old = ld64(host)
+            value = ld64(b_reg + 8 * lane)
+            swap = ld64(c_reg + 8 * lane)
+        else:
+            old = ld32(host) if unit == 4 else ld16(host)
+            mask = layout.FULL if unit == 4 else 0xFFFF
+            value = ld32(b_reg + 4 * lane) & mask
+            swap = ld32(c_reg + 4 * lane) & mask
+        new = atomic_word(operation, kind, old, value, swap)
+        if unit == 8:
+            st64(host, new)
+        elif unit == 4:
+            st32(host, new)
+        else:
+            st16(host, new)
+        if target >= 0:
+            if unit == 8:
+                st64(regs + target + 8 * lane, old)
+            else:
+                st32(regs + target + 4 * lane, old)
 
 
 @jit
@@ -188,7 +214,10 @@ def shared_access(state: int, warp: int, number: int, ins: int, active: int, scr
     ):
         waves = bank_conflicts(scratch, active)
     bump(state, layout.S_SHARED_WAVEFRONTS, waves)
-    code = track(state, warp, number, ins, active, scratch, buffer, -2, 0, size, 1)
+    if ld64(ins + layout.I_FLAGS) & layout.F_ASYNC:
+        code = track_copy(state, warp, number, active, scratch, buffer, size)
+    else:
+        code = track(state, warp, number, ins, active, scratch, buffer, -2, 0, size, 1)
     if code:
         return code
     transfer(state, warp, ins, active, scratch, ld64(buffer + layout.B_HOST))

@@ -62,6 +62,8 @@ _FAULTS: dict[int, tuple[EmulationStatus, str]] = {
     layout.FAULT_TRAP: ("illegal_access", "trap or failed assertion"),
     layout.FAULT_LOCAL: ("illegal_access", "out of bounds of the thread's local memory"),
     layout.FAULT_BRX: ("illegal_access", "jump table index out of range"),
+    layout.FAULT_ASYNC: ("race", "access to the target of a cp.async that its thread has not waited for"),
+    layout.FAULT_WARP: ("illegal_access", "a matrix instruction needs every lane of its warp; some have ended"),
     layout.FAULT_INTERNAL: ("unsupported", "the interpreter met an instruction it cannot run"),
 }
 _MEMORY_FAULTS = {
@@ -73,6 +75,7 @@ _MEMORY_FAULTS = {
     layout.FAULT_RACE_RAW,
     layout.FAULT_RACE_WAR,
     layout.FAULT_RACE_ATOMIC,
+    layout.FAULT_ASYNC,
 }
 
 

@@ -27,7 +27,7 @@ from components.judge.emulate.ir_tools import (
     splat,
     vec,
 )
-from components.judge.emulate.vector_ops import switch
+from components.judge.emulate.vector_ops import OPS, switch
 
 
 def _intrinsic(arity: int, emit: Callable[..., Any], returns: bool = True) -> Any:
@@ -71,8 +71,8 @@ def _store(kind: Any) -> Any:
     return _intrinsic(2, emit, returns=False)
 
 
-ld8, ld32, ld64 = _load(I8), _load(I32), _load(I64)
-st8, st32, st64 = _store(I8), _store(I32), _store(I64)
+ld8, ld16, ld32, ld64 = _load(I8), _load(I16), _load(I32), _load(I64)
+st8, st16, st32, st64 = _store(I8), _store(I16), _store(I32), _store(I64)
 popcount = _intrinsic(1, lambda b, x: call(b, "llvm.ctpop.i64", I64, x))
 lowest = _intrinsic(1, lambda b, x: call(b, "llvm.cttz.i64", I64, x, I1(0)))
 
@@ -223,14 +223,20 @@ find_way = _intrinsic(2, _find_way)
 
 
 def _atomic(b: Builder, operation: Value, kind: Value, old: Value, value: Value, swap: Value) -> Value:
-    """The new memory word. kind 0 u32, 1 s32, 2 u64, 3 s64, 4 f32, 5 f64; operation as in ATOMIC_OPERATIONS."""
+    """The new memory word; kind as in ATOMIC_KINDS, operation as in ATOMIC_OPERATIONS."""
     slot = b.alloca(I64)
     b.store(old, slot)
     done = b.append_basic_block("atomic.done")
     chooser = b.switch(b.add(b.mul(kind, I64(16)), operation), done)
-    for number, (element, signed) in enumerate(
-        ((I32, False), (I32, True), (I64, False), (I64, True), (F32, True), (F64, True))
-    ):
+    table = ((I32, False), (I32, True), (I64, False), (I64, True), (F32, True), (F64, True))
+    for number, name in enumerate(HALF_KINDS, len(table)):
+        block = b.append_basic_block("atomic")
+        chooser.add_case(I64(number * 16 + ATOMIC_OPERATIONS.index("add")), block)
+        b.position_at_end(block)
+        lanes = [broadcast(b, b.trunc(word, I32)) for word in (old, value)]  # the same row as add.f16 and the others
+        b.store(b.zext(b.extract_element(OPS[f"add.{name}"].make(b, *lanes), I32(0)), I64), slot)
+        b.branch(done)
+    for number, (element, signed) in enumerate(table):
         for code, name in enumerate(ATOMIC_OPERATIONS):
             real = element in (F32, F64)
             if real and name not in ("add", "exch", "min", "max"):
@@ -244,6 +250,8 @@ def _atomic(b: Builder, operation: Value, kind: Value, old: Value, value: Value,
     return b.load(slot)
 
 
+HALF_KINDS = ("f16", "bf16", "f16x2", "bf16x2")
+ATOMIC_KINDS = ("u32", "s32", "u64", "s64", "f32", "f64", *HALF_KINDS)
 ATOMIC_OPERATIONS = ("add", "min", "max", "exch", "cas", "and", "or", "xor", "inc", "dec")
 
 
@@ -279,6 +287,38 @@ def _atomic_case(b: Builder, name: str, element: Any, signed: bool, words: tuple
 
 
 atomic_word = _intrinsic(5, _atomic)
+
+
+def _through_row(name: str, before: Any, after: Callable[[Builder, Value], Value]) -> Any:
+    """A row of the vector table as a scalar function of one integer: its bits in, the bits that `after` makes out."""
+
+    def emit(b: Builder, word: Value) -> Value:
+        bits = I64 if before == F64 else I32
+        value = word if bits == I64 else b.trunc(word, I32)
+        value = b.bitcast(value, before) if before in (F32, F64) else value
+        return after(b, b.extract_element(OPS[name].make(b, broadcast(b, value)), I32(0)))
+
+    return _intrinsic(1, emit)
+
+
+def _wide_bits(b: Builder, value: Value) -> Value:
+    return b.bitcast(b.fpext(value, F64), I64)
+
+
+def _multiply_add(b: Builder, total: Value, x: Value, y: Value) -> Value:
+    total, x, y = (b.bitcast(v, F64) for v in (total, x, y))
+    return b.bitcast(call(b, "llvm.fma.f64", F64, x, y, total), I64)
+
+
+# f16, bf16, f32 and s32 numbers <-> f64, as integers that hold their bits
+f16_wide = _through_row("f32.f16", I32, _wide_bits)
+bf16_wide = _through_row("f32.bf16", I32, _wide_bits)
+f16_code = _through_row("f16.rn.f64", F64, lambda b, value: b.zext(value, I64))
+f32_wide = _intrinsic(1, lambda b, x: _wide_bits(b, b.bitcast(b.trunc(x, I32), F32)))
+f32_code = _intrinsic(1, lambda b, x: b.zext(b.bitcast(b.fptrunc(b.bitcast(x, F64), F32), I32), I64))
+s32_wide = _intrinsic(1, lambda b, x: b.bitcast(b.sitofp(x, F64), I64))
+s32_code = _intrinsic(1, lambda b, x: b.fptosi(b.bitcast(x, F64), I64))
+multiply_add = _intrinsic(3, _multiply_add)  # (total, x, y): total + x * y, one rounding
 
 
 def _vector_step(b: Builder, instruction: Value, registers: Value, active: Value) -> None:

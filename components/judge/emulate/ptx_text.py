@@ -61,6 +61,7 @@ class Function:
     parameters: tuple[Parameter, ...]
     body: str
     max_threads: int | None  # .maxntid product, for launch checks
+    cluster: bool = False  # asks to be launched in clusters of blocks
 
 
 @dataclass(frozen=True)
@@ -191,7 +192,8 @@ def split_module(text: str) -> tuple[list[Variable], dict[str, Function], dict[s
         if limit is not None:
             threads = int(limit.group(1)) * int(limit.group(2) or 1) * int(limit.group(3) or 1)
         results = parse_parameters(first) if kind == "func" else ()
-        parts = Function(name, results, parse_parameters(second), body, threads)
+        cluster = re.search(r"\.(explicitcluster|reqnctapercluster|maxclusterrank)\b", directives) is not None
+        parts = Function(name, results, parse_parameters(second), body, threads, cluster)
         (entries if kind == "entry" else functions)[name] = parts
     outside.append(text[position:])
     head = "\n".join(outside)

@@ -52,6 +52,8 @@ def track(
             word = (offset >> 2) + k
             last = ld64(writers + 8 * word)
             when = last >> 11
+            if when == layout.PENDING:
+                return fault(state, layout.FAULT_ASYNC, number, lane, index, offset, size)
             who = last & 1023
             atomic = (last >> 10) & 1
             if op != layout.OP_ST:  # a load or the load of an atomic
@@ -113,3 +115,89 @@ def track(
                 flag = 1 if op == layout.OP_ATOM else 0
                 st64(writers + 8 * word, seq << 11 | flag << 10 | me)
     return 0
+
+
+@jit
+def track_copy(state: int, warp: int, number: int, active: int, scratch: int, buffer: int, size: int) -> int:
+    """The shared side of a cp.async: its words are pending until their thread waits for the copy's group.
+
+    Nobody may touch a pending word. Waiting makes the thread that copied their writer, at the time of the wait, so that
+    the other threads need a barrier (or, in the warp, a __syncwarp) after it.
+    """
+    writers = ld64(buffer + layout.B_WSHADOW)
+    readers = ld64(buffer + layout.B_RSHADOW)
+    block0 = ld64(state + layout.S_BLOCK0)
+    epoch = ld64(state + layout.S_EPOCH)
+    synced = ld64(warp + layout.W_SYNC)
+    copies = ld64(state + layout.S_COPIES)
+    left = active
+    while left:
+        lane = lowest(left)
+        left &= left - 1
+        me = number * layout.LANES + lane
+        offset = ld64(scratch + 8 * lane)
+        for k in range(size >> 2):
+            word = (offset >> 2) + k
+            last = ld64(writers + 8 * word)
+            when = last >> 11
+            who = last & 1023
+            if when == layout.PENDING:
+                return fault(state, layout.FAULT_ASYNC, number, lane, -2, offset, size)
+            same = (who >> 5) == number and when < synced
+            if when >= block0 and when >= epoch and who != me and not same:
+                return fault(state, layout.FAULT_RACE_WAW, number, lane, -2, offset, size)
+            reader = ld64(readers + 8 * word)
+            when = reader >> 11
+            if when >= block0 and when >= epoch and ((reader & 1023) >> 5 != number or (reader >> 10) & 1 != 0):
+                return fault(state, layout.FAULT_RACE_WAR, number, lane, -2, offset, size)
+            st64(writers + 8 * word, layout.PENDING << 11 | me)
+            count = ld64(state + layout.S_COPY_COUNT)
+            entry = copies + count * layout.COPY_BYTES
+            st64(entry, writers + 8 * word)
+            st64(entry + 8, me)
+            st64(entry + 16, ld64(ld64(state + layout.S_GROUPS) + 8 * me))
+            st64(state + layout.S_COPY_COUNT, count + 1)
+    return 0
+
+
+@jit
+def copy_group(state: int, number: int, ins: int, active: int) -> None:
+    """cp.async.commit_group, wait_group n (all but the n newest groups are done) and wait_all."""
+    wanted = ld64(ins + layout.I_IMM)
+    groups = ld64(state + layout.S_GROUPS) + 8 * number * layout.LANES
+    if wanted < 0:  # wait_all is a commit and a wait for every group
+        left = active
+        while left:
+            lane = lowest(left)
+            left &= left - 1
+            st64(groups + 8 * lane, ld64(groups + 8 * lane) + 1)
+    if wanted == layout.COPY_COMMIT:
+        return
+    if wanted < 0:
+        wanted = 0
+    seq = ld64(state + layout.S_SEQ)
+    copies = ld64(state + layout.S_COPIES)
+    kept = 0
+    for k in range(ld64(state + layout.S_COPY_COUNT)):
+        entry = copies + k * layout.COPY_BYTES
+        thread = ld64(entry + 8)
+        lane = thread & 31
+        done = (thread >> 5) == number and (active >> lane) & 1 != 0
+        if done and ld64(entry + 16) < ld64(groups + 8 * lane) - wanted:
+            st64(ld64(entry), seq << 11 | thread)
+            continue
+        other = copies + kept * layout.COPY_BYTES
+        st64(other, ld64(entry))
+        st64(other + 8, thread)
+        st64(other + 16, ld64(entry + 16))
+        kept += 1
+    st64(state + layout.S_COPY_COUNT, kept)
+
+
+@jit
+def forget_copies(state: int) -> None:
+    """At the start of a block: what the block before never waited for."""
+    copies = ld64(state + layout.S_COPIES)
+    for k in range(ld64(state + layout.S_COPY_COUNT)):
+        st64(ld64(copies + k * layout.COPY_BYTES), 0)
+    st64(state + layout.S_COPY_COUNT, 0)

@@ -3,6 +3,7 @@
 from components.judge.emulate import layout
 from components.judge.emulate.faults import bump, fault
 from components.judge.emulate.jit import jit
+from components.judge.emulate.matrix import distribute, multiply
 from components.judge.emulate.primitives import equal32, ld32, ld64, lowest, popcount, set32, st32, st64
 
 UNDEFINED = 0x7FC0DEAD  # what a lane outside the shuffle gives: a NaN as f32, far out of range as an index
@@ -15,6 +16,9 @@ def sync_step(state: int, warp: int, number: int, ins: int, pc: int, act: int, a
     masks = regs + ld64(ins + layout.I_V1)
     bump(state, layout.S_WARP_SYNCS, 1)
     split = 0
+    op = ld64(ins + layout.I_OP)
+    if (op == layout.OP_MMA or op == layout.OP_LDMATRIX) and ld64(warp + layout.W_ALIVE) != layout.FULL:
+        return -fault(state, layout.FAULT_WARP, number, lowest(active), -1, 0, 0)
     left = active
     while left:
         mask = ld32(masks + 4 * lowest(left))
@@ -35,7 +39,7 @@ def sync_step(state: int, warp: int, number: int, ins: int, pc: int, act: int, a
             st64(warp + layout.W_WAIT, waiting & ~joined)
             set32(warp + layout.W_PC, joined, pc + 1)
             split = 1
-        exchange(ins, regs, have)
+        exchange(state, ins, regs, have)
         st64(warp + layout.W_SYNC, ld64(state + layout.S_SEQ))
         set32(warp + layout.W_PC, group, pc + 1)
     if split:
@@ -50,7 +54,7 @@ def set_predicate(address: int, have: int, bits: int) -> None:
 
 
 @jit
-def exchange(ins: int, regs: int, have: int) -> None:
+def exchange(state: int, ins: int, regs: int, have: int) -> None:
     """Carry out the primitive among the lanes `have`."""
     op = ld64(ins + layout.I_OP)
     imm = ld64(ins + layout.I_IMM)
@@ -94,6 +98,10 @@ def exchange(ins: int, regs: int, have: int) -> None:
             set32(dst, have, every if every == have else 0)
             if ld64(ins + layout.I_V0) >= 0:
                 set_predicate(regs + ld64(ins + layout.I_V0), have, have if every == have else 0)
+    elif op == layout.OP_MMA:
+        multiply(state, ins, regs)
+    elif op == layout.OP_LDMATRIX:
+        distribute(state, ins, regs)
     elif op == layout.OP_ELECT:
         set32(dst, have, lowest(have))
         if ld64(ins + layout.I_V0) >= 0:
@@ -176,6 +184,12 @@ def shuffle(ins: int, regs: int, have: int) -> None:
 
 
 @jit
+def threads_of(lanes: int, alive: int) -> int:
+    """What lanes of a warp count at a barrier: a warp that is there as a whole counts 32, even a partial last one."""
+    return layout.LANES if lanes == alive else popcount(lanes)
+
+
+@jit
 def resolve_barriers(state: int) -> int:
     """Release every barrier that is complete; the number of barriers released."""
     released = 0
@@ -186,6 +200,7 @@ def resolve_barriers(state: int) -> int:
         alive += popcount(ld64(warps + w * layout.WARP_BYTES + layout.W_ALIVE))
     for barrier in range(16):
         arrived = 0
+        counted = ld64(state + layout.S_ARRIVED + 8 * barrier)
         expected = 0
         votes = 0
         for w in range(count):
@@ -193,6 +208,7 @@ def resolve_barriers(state: int) -> int:
             here = equal32(warp + layout.W_BARID, ld64(warp + layout.W_BAR), barrier)
             arrived += popcount(here)
             if here:
+                counted += threads_of(here, ld64(warp + layout.W_ALIVE))
                 expected = max(expected, ld32(warp + layout.W_BARCOUNT + 4 * lowest(here)))
                 ins = ld64(state + layout.S_CODE) + (ld32(warp + layout.W_PC + 4 * lowest(here)) - 1) * layout.INS_BYTES
                 if ld64(ins + layout.I_IMM) != 0:
@@ -200,8 +216,9 @@ def resolve_barriers(state: int) -> int:
                     if ld64(ins + layout.I_FLAGS) & layout.F_NEGATE:
                         bits = ~bits
                     votes += popcount(bits & here)
-        if arrived == 0 or arrived < (expected if expected else alive):
+        if arrived == 0 or (arrived < alive if expected == 0 else counted < expected):
             continue
+        st64(state + layout.S_ARRIVED + 8 * barrier, 0)
         released += 1
         for w in range(count):
             warp = warps + w * layout.WARP_BYTES

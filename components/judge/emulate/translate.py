@@ -32,6 +32,8 @@ SPECIAL = {f"%{name}.{axis}" for name in ("tid", "ntid", "ctaid", "nctaid") for 
     "%laneid", "%warpid", "%nwarpid", "%dynamic_smem_size", "%total_smem_size",
     "%lanemask_eq", "%lanemask_le", "%lanemask_lt", "%lanemask_ge", "%lanemask_gt",
 }  # fmt: skip
+CLUSTER = ("%clusterid", "%nclusterid", "%cluster_", "%is_explicit_cluster")
+PARAMETER_BASE = "%parameters"  # not a PTX register: the address of the launch's parameters
 CLOCKS = re.compile(r"%(clock|clock_hi|clock64|globaltimer\w*|smid|nsmid|gridid|pm\d\w*|envreg\d+)$")
 MAX_INSTRUCTIONS = 200_000
 MAX_REGISTER_BYTES = 8 << 20
@@ -72,7 +74,7 @@ class Scope:
 
     def declare(self, text: str) -> None:
         """`.reg .b32 %r<64>, %x`."""
-        match = re.match(r"\.reg \.(\w+) (.*)", text)
+        match = re.match(r"\.reg\s*\.(\w+)\s+(.*)", text)
         if match is None:
             raise Unsupported(text[:60])
         for name in match.group(2).split(","):
@@ -110,6 +112,7 @@ class Translator:
         self.slot_registers: dict[tuple[str, int], tuple[Register, int]] = {}
         self.labels: dict[str, int] = {}
         self.fixups: list[tuple[int, str, int | None]] = []
+        self.sides: list[tuple[int, list[int]]] = []  # (row that wants it, register offsets)
         self.tables: dict[str, list[str]] = {}
         self.prefix, self.depth, self.calls = "", 0, 0
         self.line: int | None = None
@@ -182,6 +185,8 @@ class Translator:
             raise Tampered(f"reads {token}", self.line)
         if token in SPECIAL:
             return self.special_register(token)
+        if token.startswith(CLUSTER) and not self.entry.cluster:
+            return self.cluster_register(token, slot)
         if token == "WARP_SZ":
             return self.constant(layout.LANES, slot)
         if re.fullmatch(r"0[fF][0-9a-fA-F]{8}", token):
@@ -198,7 +203,28 @@ class Translator:
         match = re.fullmatch(r"([\w$.]+)\s*(?:\+\s*(-?\w+))?", token)
         if match and match.group(1) in self.variables:
             return self.constant(self.variables[match.group(1)][1] + integer(match.group(2) or "0"), slot)
+        if match and match.group(1) in self.offsets and not self.prefix and slot == 8:
+            return self.parameter_address(match.group(1), integer(match.group(2) or "0"))
         return None
+
+    def parameter_address(self, name: str, offset: int) -> Register:
+        """A register with the address of a kernel parameter's byte."""
+        if PARAMETER_BASE not in self.special:
+            self.special[PARAMETER_BASE] = self.allocate(8)
+        return self.temporary("add64lo", self.special[PARAMETER_BASE], imm=self.offsets[name] + offset)
+
+    def cluster_register(self, token: str, slot: int) -> Register | None:
+        """Special registers of clusters, for a kernel without: every block is a cluster of its own."""
+        name, _, axis = token.partition(".")
+        if name in ("%clusterid", "%nclusterid") and axis in ("x", "y", "z"):
+            return self.special_register(f"%{'n' if name[1] == 'n' else ''}ctaid.{axis}")
+        known = {"%cluster_ctaid": 0, "%cluster_nctaid": 1}
+        if name in known and axis in ("x", "y", "z"):
+            return self.constant(known[name], slot)
+        known = {"%cluster_ctarank": 0, "%cluster_nctarank": 1}
+        if token == "%is_explicit_cluster":
+            return self.false
+        return self.constant(known[token], slot) if token in known else None
 
     def target(self, token: str | Register, kind: str) -> Register:
         """The register that an instruction writes; `_` is a place nobody reads."""
@@ -226,6 +252,17 @@ class Translator:
             row[getattr(layout, f"I_{name}") // 8] = value
         self.rows.append(row)
         return len(self.rows) - 1
+
+    def side_row(self, words: list[int]) -> int:
+        """Register offsets that do not fit the next row: they go to a row of their own after the code.
+
+        Returns:
+            A place holder for that row's V3 (the row's number is known at the end).
+        """
+        if len(words) > layout.INS_WORDS:
+            raise Unsupported("too many operands", self.line)
+        self.sides.append((len(self.rows), words))
+        return 0
 
     def vector(self, name: str, dst: str | Register, *sources: str | Register, imm: int = 0) -> Register:
         """Emit a vector operation by name; the register written."""
@@ -285,6 +322,9 @@ class Translator:
                 raise Unsupported(f"branch to {label.split(':')[-1]}", line)
             self.rows[row][layout.I_IMM // 8] = self.labels[label]
         self.emit(layout.OP_EXIT)  # a label at the very end has a row to land on
+        for row, words in self.sides:
+            self.rows[row][layout.I_V3 // 8] = len(self.rows)
+            self.rows.append([*words, *[-1] * (layout.INS_WORDS - len(words))])
         image = np.zeros(-(-(self.size + 64) // 64) * 64, np.uint8)
         image[:4] = 255  # the predicate that is always true
         for (value, slot), place in self.constants.items():

@@ -3,13 +3,15 @@
 import re
 
 from components.judge.emulate import layout
-from components.judge.emulate.primitives import ATOMIC_OPERATIONS
+from components.judge.emulate.primitives import ATOMIC_KINDS, ATOMIC_OPERATIONS, HALF_KINDS
 from components.judge.emulate.ptx_text import Tampered, Unsupported
 from components.judge.emulate.translate import Register, Translator, type_parts
 
 SPACES = {"global": layout.SP_GLOBAL, "shared": layout.SP_SHARED, "local": layout.SP_LOCAL, "const": layout.SP_CONST}
 STRONG = {"volatile", "relaxed", "acquire", "release", "mmio"}
 IGNORED = {"ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "gpu", "sys", "cta", "weak", "noftz", "uni"}
+VECTORS = {2: ("f32", *HALF_KINDS), 4: ("f32", *HALF_KINDS), 8: ("f16", "bf16")}  # lengths of a vector atomic
+HALF_BYTES = {"f16": 2, "bf16": 2, "f16x2": 4, "bf16x2": 4}
 HINTS = re.compile(r"L1::(no_allocate|evict_\w+)$|L2::(64B|128B|256B|cache_hint|evict_(normal|first))$")
 
 
@@ -111,48 +113,67 @@ def _own_memory(t: Translator, address: str) -> None:
 
 
 def atomic(t: Translator, parts: list[str], o: list[str]) -> None:
-    """atom and red of 4 or 8 bytes."""
+    """atom and red: 4 and 8 bytes, f16 and bf16 sums, cas.b16, and vectors of sums (sm_90)."""
     operation = next((p for p in parts[1:-1] if p in ATOMIC_OPERATIONS), None)
-    letter, size = type_parts(parts[-1], t.line)
     space, count, _ = _modifiers(t, parts)
-    if (
-        operation is None
-        or size < 4
-        or count > 1
-        or space not in (layout.SP_GLOBAL, layout.SP_SHARED, layout.SP_GENERIC)
-    ):
+    kind, size = _atomic_kind(t, parts, operation or "")
+    if operation is None or space not in (layout.SP_GLOBAL, layout.SP_SHARED, layout.SP_GENERIC):
         raise Unsupported(".".join(parts), t.line)
-    if letter == "f" and operation not in ("add", "exch", "min", "max"):
-        raise Unsupported(".".join(parts), t.line)
-    if operation in ("inc", "dec") and (letter, size) != ("u", 4):
+    if count > 1 and (operation != "add" or parts[-1] not in VECTORS.get(count, ()) or space == layout.SP_SHARED):
         raise Unsupported(".".join(parts), t.line)
     if parts[0] == "red":
         o = ["_", *o]
+    wanted = 4 if operation == "cas" else 3
+    if len(o) > wanted and not any("cache_hint" in p for p in parts):
+        raise Unsupported(f"{'.'.join(parts)} with {len(o)} operands", t.line)
     _own_memory(t, o[1])
     place, offset, narrow = t.address(o[1])
     word = "b64" if size == 8 else "b32"
-    value = t.operand(o[2], word)
+    sources = [t.operand(name, word).offset for name in _values(o[2], count)]
+    names = _values(o[0], count) if o[0] != "_" else ["_"] * count
+    targets = [-1 if name == "_" else t.target(name, word).offset for name in names]
     swap = t.operand(o[3], word) if operation == "cas" else t.constant(0, 8)
-    kind = {"f": 4 + (size == 8)}.get(letter, (2 if size == 8 else 0) + (letter == "s"))
+    side = {}
+    if count > 1:
+        spare = [-1] * (layout.ATOMIC_PARTS - count)
+        side = {"V3": t.side_row([*sources, *spare, *targets])}
     t.emit(
         layout.OP_ATOM,
-        D=-1 if o[0] == "_" else t.target(o[0], word).offset,
+        D=targets[0],
         A=place,
-        B=value.offset,
+        B=sources[0],
         C=swap.offset,
         IMM=offset,
         SIZE=size,
+        VEC=count,
         SPACE=space,
         KIND=kind,
         FLAGS=narrow,
         V0=ATOMIC_OPERATIONS.index(operation),
+        **side,
     )
 
 
+def _atomic_kind(t: Translator, parts: list[str], operation: str) -> tuple[int, int]:
+    """(number of the kind, bytes) of an atomic operation on a type."""
+    if parts[-1] in HALF_KINDS and operation == "add" and "noftz" in parts:
+        return ATOMIC_KINDS.index(parts[-1]), HALF_BYTES[parts[-1]]
+    if parts[-1] == "b16" and operation == "cas":
+        return 0, 2
+    letter, size = type_parts(parts[-1], t.line)
+    allowed = ("add", "exch", "min", "max") if letter == "f" else ATOMIC_OPERATIONS
+    if size < 4 or operation not in allowed or (operation in ("inc", "dec") and parts[-1] != "u32"):
+        raise Unsupported(".".join(parts), t.line)
+    return {"f": 4 + (size == 8)}.get(letter, (2 if size == 8 else 0) + (letter == "s")), size
+
+
 def _load_parameter(t: Translator, parts: list[str], o: list[str], letter: str, size: int) -> None:
+    if o[1].lstrip("[ ").startswith("%"):  # an address in a register: the parameters as constant memory
+        load(t, ["const" if p.split("::")[0] == "param" else p for p in parts], o)
+        return
     match = re.fullmatch(r"\[([\w$]+)(?:\+(-?\d+))?\]", o[1].replace(" ", ""))
     count = next((int(p[1]) for p in parts if p in ("v2", "v4")), 1)
-    if match is None:
+    if match is None or any(p not in ("v2", "v4") and p.split("::")[0] != "param" for p in parts[1:-1]):
         raise Unsupported(f"{'.'.join(parts)} {o[1]}", t.line)
     for k, name in enumerate(_values(o[0], count)):
         if name == "_":
@@ -166,10 +187,11 @@ def _load_parameter(t: Translator, parts: list[str], o: list[str], letter: str, 
             if key not in t.slot_registers or t.slot_registers[key][1] != size:
                 raise Unsupported(f"parameter {match.group(1)}+{offset} read otherwise than written", t.line)
             source = t.slot_registers[key][0]
-            if source.slot != place.slot:
-                raise Unsupported(f"parameter {match.group(1)} of another width", t.line)
+            sign = "s" if letter == "s" else "u"
             if size < 4:
-                source = t.temporary(f"extend.{'s' if letter == 's' else 'u'}{8 * size}", source)
+                source = t.temporary(f"extend.{sign}{8 * size}", source)
+            if source.slot < place.slot:
+                source = t.temporary(f"widen.{sign}32", source)
         else:
             source = t.kernel_parameter(match.group(1), offset, size, letter == "s", place.slot)
         t.vector(kind, name, source)

@@ -11,7 +11,7 @@ instruction's immediate, a scalar; always first).
 
 from dataclasses import dataclass
 
-from components.judge.emulate import float_ops, integer_ops
+from components.judge.emulate import bit_ops, float_ops, half_ops, integer_ops
 from components.judge.emulate.ir_tools import I1, I32, I64, Builder, Make, Value, load, store, vec
 from components.judge.emulate.layout import FIRST_VECTOR_OP
 
@@ -60,4 +60,6 @@ def opcode(name: str) -> int | None:
 
 integer_ops.register(_op)
 float_ops.register(_op)
+half_ops.register(_op)
+bit_ops.register(_op)
 _NUMBER = {name: number for number, name in enumerate(OPS, FIRST_VECTOR_OP)}

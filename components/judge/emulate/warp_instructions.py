@@ -8,14 +8,19 @@ KIND = {4: "b32", 8: "b64"}
 
 
 def barrier(t: Translator, parts: list[str], o: list[str]) -> None:
-    """bar.sync, barrier.sync, bar.red, bar.warp.sync."""
+    """bar.sync, bar.arrive, bar.red, the barrier.* spellings, bar.warp.sync."""
     if "warp" in parts:
         t.emit(layout.OP_WARPSYNC, V1=t.operand(o[0], "b32").offset)
         return
     flags, fields = 0, {}
     kinds = {"popc": 1, "and": 2, "or": 3}
-    if "cluster" in parts or "arrive" in parts or not ({"sync", "red"} & set(parts)):
+    known = {"cta", "aligned", "sync", "red", "arrive", "pred", "u32", *kinds}
+    if not set(parts[1:]) <= known or len({"sync", "red", "arrive"} & set(parts)) != 1:
         raise Unsupported(".".join(parts), t.line)
+    if "arrive" in parts:
+        flags = layout.F_ARRIVE
+        if len(o) != 2:
+            raise Unsupported(f"{'.'.join(parts)} without a thread count", t.line)
     if "red" in parts:
         kind = next(p for p in parts if p in kinds)
         flags = layout.F_NEGATE if o[-1].startswith("!") else 0

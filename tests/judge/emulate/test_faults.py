@@ -280,8 +280,10 @@ def test_tampering_behind_a_pointer_is_seen_at_run_time() -> None:
 
 
 UNSUPPORTED = [
-    'asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"(0), "l"(x));',
-    'asm volatile("bar.arrive 1, 64;");',
+    'asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], 16, [%0];" :: "r"(0), "l"(x));',
+    'asm volatile("mbarrier.init.shared.b64 [%0], 32;" :: "r"(0));',
+    'asm volatile("discard.global.L2 [%0], 128;" :: "l"(y));',
+    'asm volatile("barrier.cluster.arrive;");',
     'asm volatile("griddepcontrol.wait;");',
     'unsigned r; asm volatile("vadd.u32.u32.u32 %0, %1, %1;" : "=r"(r) : "r"(3)); y[0] = r;',
 ]
