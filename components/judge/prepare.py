@@ -18,7 +18,14 @@ from components.kernel.bind import bind
 from components.kernel.formats import convert, fill_values
 from components.kernel.operators import OPERATORS
 from components.kernel.program import parse
-from components.kernel.types import BoundLaunch, FormatNotApplicable, FormatSpec, KernelProgram, StoredMatrix
+from components.kernel.types import (
+    BoundLaunch,
+    FormatNotApplicable,
+    FormatSpec,
+    KernelProgram,
+    ProgramError,
+    StoredMatrix,
+)
 from components.matrix.types import SparseMatrix
 
 
@@ -92,7 +99,7 @@ def cases(job: Job) -> Iterator[Case]:
 
     Raises:
         FormatNotApplicable: the target cannot be stored.
-        ProgramError: a launch cannot be bound on one of them.
+        ProgramError: a launch cannot be bound on one of them, or launches nothing where there is work.
     """
     target = _case(job, job.target, True) if job.target is not None else None
     for matrix in adversarial_matrices(job.operator, job.width) if job.adversarial else ():
@@ -153,7 +160,23 @@ def _case(job: Job, matrix: SparseMatrix, is_target: bool) -> Case:
     if isinstance(stored, FormatNotApplicable):
         raise FormatNotApplicable(str(stored))
     launches = bind(job.program, stored, OPERATORS[job.operator], job.width)
+    _check_grids(job.program, launches, matrix)
     return Case(matrix, stored, tuple(launch for launch in launches if 0 not in launch.grid), is_target)
+
+
+def _check_grids(program: KernelProgram, launches: tuple[BoundLaunch, ...], matrix: SparseMatrix) -> None:
+    """A grid of no blocks is an error of CUDA; it is left out only where the matrix leaves nothing to do.
+
+    Raises:
+        ProgramError: `launch_error` with the launch's line.
+    """
+    if matrix.rows == 0 or matrix.nnz == 0:
+        return
+    for launch, spec in zip(launches, program.launches, strict=True):
+        if 0 in launch.grid:
+            size = f"{matrix.rows} rows and {matrix.nnz} entries"
+            message = f"grid={','.join(spec.grid)} is empty on {matrix.id} of {size}; expected at least one block"
+            raise ProgramError("launch_error", message, spec.line)
 
 
 def _shuffled(matrix: SparseMatrix) -> SparseMatrix:
