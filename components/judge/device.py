@@ -4,9 +4,10 @@ Everything runs on one non-blocking stream. Nothing here waits without a deadlin
 may be running.
 """
 
+import contextlib
 import importlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,11 +18,20 @@ from components.judge.compile import compile_program
 from components.judge.nvml import Clocks, Nvml
 
 NOT_READY = 600  # cudaErrorNotReady
+# Numbers that cudaError_t and CUresult share: the context is lost with any of them.
 ACCESS_FAULTS = {
     700: "illegal address",
+    714: "hardware stack error",
     716: "misaligned address",
     717: "invalid address space",
+    718: "invalid program counter",
     719: "launch failure",
+}
+OTHER_FAULTS = {
+    702: "launch timeout",
+    709: "context lost",
+    710: "assertion",
+    715: "illegal instruction",
 }
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _DEVICE_TO_HOST, _HOST_TO_DEVICE, _DEVICE_TO_DEVICE = 2, 1, 3  # cudaMemcpyKind
@@ -29,7 +39,7 @@ _SLOTS = 256  # audits between two resets
 _FLUSH_SHARE = 1.5  # of the L2 that is written over to empty it
 _NOTHING = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 _TRUSTED_S = 30.0  # deadline of our own kernels
-_POLL_S = 2e-5
+_SPIN_S, _POLL_S = 0.02, 2e-4  # poll without sleeping at first: a sleep costs 70 us at the least
 
 KERNELS = r"""
 // One pass over an arena: every 4-byte word outside of the output must be as in `pristine`, every output element within
@@ -108,6 +118,7 @@ class Facts:
     copy_bandwidth: float  # memory, read + write
     l2_bandwidth: float  # reads that hit the L2
     launch_us: float  # an empty kernel in a replayed graph
+    replay_us: float = 0.0  # what a replay takes beside its kernels: two events and the graph's start
 
     def to_dict(self) -> dict[str, float]:
         """Plain JSON types."""
@@ -115,7 +126,17 @@ class Facts:
             "copy_bandwidth": self.copy_bandwidth,
             "l2_bandwidth": self.l2_bandwidth,
             "launch_us": self.launch_us,
+            "replay_us": self.replay_us,
         }
+
+
+def _fault(status: int) -> DeviceFault | None:
+    """The fault that an error number of the driver or the runtime stands for; None for one that harms no context."""
+    if status in ACCESS_FAULTS:
+        return DeviceFault("illegal_access", f"{ACCESS_FAULTS[status]} on the device", True)
+    if status in OTHER_FAULTS:
+        return DeviceFault("launch_error", f"{OTHER_FAULTS[status]} on the device", True)
+    return None
 
 
 class _CupyBlock:
@@ -147,6 +168,7 @@ class CudaDevice:
         self._pinned = self.cupy.cuda.alloc_pinned_memory(8)
         self._progress = np.frombuffer(self._pinned, np.uint64, 1)
         self._flusher = self.alloc(int(self.l2_bytes * _FLUSH_SHARE))
+        self.replay_us = 0.0  # of `Facts`, once they are known
         self._done = self.cupy.cuda.Event(disable_timing=True)
         self._events: list[Any] = []
 
@@ -154,24 +176,28 @@ class CudaDevice:
 
     def alloc(self, nbytes: int) -> Block:
         """Device memory, 256-byte aligned, contents undefined."""
-        return _CupyBlock(self.cupy.cuda.alloc(max(nbytes, 16)), max(nbytes, 16))
+        with self._faults(), self.stream:
+            return _CupyBlock(self.cupy.cuda.alloc(max(nbytes, 16)), max(nbytes, 16))
 
     def upload(self, array: NDArray[Any]) -> Block:
         """A copy of a contiguous host array."""
         block = self.alloc(array.nbytes)
         if array.nbytes:
-            self._runtime.memcpy(block.ptr, array.ctypes.data, array.nbytes, _HOST_TO_DEVICE)
+            with self._faults():
+                self._runtime.memcpy(block.ptr, array.ctypes.data, array.nbytes, _HOST_TO_DEVICE)
         return block
 
     def copy(self, target: Block, source: Block) -> None:
         """Enqueue a copy of all of `source`."""
-        self._runtime.memcpyAsync(target.ptr, source.ptr, source.nbytes, _DEVICE_TO_DEVICE, self.stream.ptr)
+        with self._faults():
+            self._runtime.memcpyAsync(target.ptr, source.ptr, source.nbytes, _DEVICE_TO_DEVICE, self.stream.ptr)
 
     def read(self, pointer: int, nbytes: int) -> NDArray[np.uint8]:
         """Device memory as it is now; call `wait` first."""
         host: NDArray[np.uint8] = np.empty(nbytes, np.uint8)
         if nbytes:
-            self._runtime.memcpy(host.ctypes.data, pointer, nbytes, _DEVICE_TO_HOST)
+            with self._faults():
+                self._runtime.memcpy(host.ctypes.data, pointer, nbytes, _DEVICE_TO_HOST)
         return host
 
     # -- programs ------------------------------------------------------------------------------------------------
@@ -190,28 +216,39 @@ class CudaDevice:
         try:
             if shared_bytes > 48 * 1024:  # above that a kernel must opt in
                 self._driver.funcSetAttribute(function.ptr, _MAX_DYNAMIC_SHARED, shared_bytes)
-            function(grid, block, arguments, shared_bytes)
+            function(grid, block, arguments, shared_bytes, self.stream)
         except self._driver.CUDADriverError as error:
-            raise DeviceFault("launch_error", str(error), False) from None
+            raise _fault(int(error.status)) or DeviceFault("launch_error", str(error), False) from None
 
     def wait(self, deadline_s: float) -> None:
         """Wait by polling, so that a hang is noticed; only the end of this process ends one."""
         self._done.record(self.stream)
-        deadline = time.monotonic() + deadline_s
+        start = time.monotonic()
         while (status := self._status()) != 0:
             if status != NOT_READY:
-                known = ACCESS_FAULTS.get(status)
-                fault = known or f"device error {status}"
-                raise DeviceFault("illegal_access" if known else "launch_error", f"{fault} on the device", True)
-            if time.monotonic() > deadline:
+                raise _fault(status) or DeviceFault("launch_error", f"device error {status}", True)
+            waited = time.monotonic() - start
+            if waited > deadline_s:
                 raise DeviceFault("timeout", f"still running after {deadline_s:.2g} s", True)
-            time.sleep(_POLL_S)
+            if waited > _SPIN_S:
+                time.sleep(_POLL_S)
 
     def _status(self) -> int:
         try:
             return int(self._runtime.eventQuery(self._done.ptr))
         except self._runtime.CUDARuntimeError as error:
             return int(error.status)
+
+    @contextlib.contextmanager
+    def _faults(self) -> Iterator[None]:
+        """What an earlier launch did to the context shows at any later call: tell it as that."""
+        try:
+            yield
+        except self._runtime.CUDARuntimeError as error:
+            fault = _fault(int(error.status))
+            if fault is None:
+                raise
+            raise fault from None
 
     # -- audits --------------------------------------------------------------------------------------------------
 
@@ -297,10 +334,20 @@ class CudaDevice:
         sweeps = self.stopwatch(
             [lambda: self.launch(self._own["sweep"], grid, (256, 1, 1), arguments, 0)] * 8, _TRUSTED_S
         )
-        runs = 50
-        empty = self.graph(lambda _: self.launch(self._own["nothing"], (1, 1, 1), (32, 1, 1), (), 0), runs)
-        empties = self.stopwatch([empty] * 12, _TRUSTED_S) / runs
-        return Facts(2 * large / float(copies.min()), small * rounds / float(sweeps.min()), float(empties.min()))
+        few, many = (self.graph(self._launch_nothing, runs) for runs in (10, 50))
+        self.stopwatch([few, many] * 4, _TRUSTED_S)
+        few_us, many_us = (float(np.median(self.stopwatch([graph] * 24, _TRUSTED_S))) for graph in (few, many))
+        launch_us = (many_us - few_us) / 40
+        return Facts(
+            copy_bandwidth=2 * large / float(copies.min()),
+            l2_bandwidth=small * rounds / float(sweeps.min()),
+            launch_us=launch_us,
+            replay_us=max(0.0, few_us - 10 * launch_us),
+        )
+
+    def _launch_nothing(self, run: int) -> None:
+        del run
+        self.launch(self._own["nothing"], (1, 1, 1), (32, 1, 1), (), 0)
 
 
 def preload_device() -> None:

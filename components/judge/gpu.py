@@ -8,6 +8,7 @@ the spares do on the device, they do between verdicts, so that nobody's time is 
 import contextlib
 import logging
 import os
+import queue
 import shutil
 import signal
 import subprocess
@@ -15,7 +16,8 @@ import tempfile
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -28,6 +30,7 @@ _LOG = logging.getLogger(__name__)
 _START_S = 120.0  # making a context
 WALL_S = {"start": 60.0, "check": 120.0, "time": 120.0}  # deadlines on the device are the executor's own, and shorter
 _TARGETS = 8  # matrices that spares hold too
+_AHEAD = 2  # requests that lie with the active process
 _ENVIRONMENT = {"CUPY_CACHE_IN_MEMORY": "1"}
 
 
@@ -39,19 +42,17 @@ class _Process:
         self.device: dict[str, Any] | None = None
         self.prepared: set[str] = set()
 
+    def receive(self, wall_s: float) -> dict[str, Any]:
+        """Its next message."""
+        return wire.receive(self.worker.connection, time.monotonic() + wall_s)
+
     def call(self, request: dict[str, Any], wall_s: Mapping[str, float]) -> tuple[dict[str, Any], str]:
         """(the answer, the stage that it was at)."""
         stage = "start"
         wire.send(self.worker.connection, request)
-        while True:
-            try:
-                message = wire.receive(self.worker.connection, time.monotonic() + wall_s[stage])
-            except (wire.Closed, wire.DeadlineExceeded) as error:
-                error.args = (stage,)
-                raise
-            if "stage" not in message:
-                return message, stage
+        while "stage" in (message := self.receive(wall_s[stage])):
             stage = message["stage"]
+        return message, stage
 
     def wait_ready(self) -> dict[str, Any]:
         """Have it make its context, unless it has one."""
@@ -66,8 +67,18 @@ class _Process:
         return self.device
 
 
+class _Job:
+    """A request on its way, and where its answer goes."""
+
+    def __init__(self, request: dict[str, Any]) -> None:
+        self.request = request
+        self.future: Future[tuple[dict[str, Any], bool]] = Future()
+
+
 class GpuExecutor:
     """Runs checked programs on the first GPU, one at a time. Thread-safe.
+
+    Requests are sent ahead, so that the active process never waits for this one between two of them.
 
     Args:
         module: what executor processes run; see components/judge/zygote.py.
@@ -85,15 +96,15 @@ class GpuExecutor:
         spares: int = 2,
     ):
         self.restarts = 0
-        self.busy_s = 0.0  # that the active process worked
-        self.waited_s = 0.0  # from a request's coming to its turn, over all requests
+        self.busy_s = 0.0  # that executor processes worked on requests, by their own clocks
         self._wall_s = wall_s
-        self._lock = threading.Lock()  # of the device: one user at a time
-        self._forks = threading.Lock()  # of the zygote
         self._closed = False
         self._zygote = Zygote(module, Path(tempfile.mkdtemp(prefix="sparserl-gpu-")), _ENVIRONMENT)
         self._targets: OrderedDict[str, dict[str, Any]] = OrderedDict()  # prepare requests, least recently used first
         self._processes: deque[_Process] = deque()  # the active one first
+        self._waiting: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._again: deque[_Job] = deque()  # sent to a process that was lost before it began them
+        self._chores: deque[Callable[[], None]] = deque()  # what spares are to do on the device, between requests
         try:
             self._processes.append(self._fork())
             self._device = {**self._processes[0].wait_ready(), "driver": driver_version()}
@@ -105,8 +116,10 @@ class GpuExecutor:
             for spare in list(self._processes)[1:]:
                 spare.wait_ready()
         except (SparseRLError, OSError) as error:
-            self.close()
+            self._end()
             raise UserError(f"judge.backend: gpu: {error}") from None
+        self._thread = threading.Thread(target=self._loop, name="gpu", daemon=True)
+        self._thread.start()
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -118,67 +131,123 @@ class GpuExecutor:
 
         Args:
             request: of `gpu_worker.Executor.judge`, without `facts` and `baselines`.
+
+        Raises:
+            RuntimeError: the executor was closed.
+            SparseRLError: no process starts any more.
         """
-        came = time.monotonic()
-        with self._lock:
-            start = time.monotonic()
-            self.waited_s += start - came
-            try:
-                answer, lasting = self._judge(request)
-            finally:
-                self.busy_s += time.monotonic() - start
+        if self._closed:
+            raise RuntimeError("the GPU executor is closed")
+        job = _Job(request)
+        self._waiting.put(job)
+        answer, lasting = job.future.result()
         return {**answer, **self.identity}, lasting
 
     def close(self) -> None:
-        """End all processes."""
+        """End all processes; what waits gets a RuntimeError."""
         self._closed = True
+        self._waiting.put(None)
+        for process in list(self._processes):
+            with contextlib.suppress(OSError):
+                os.kill(process.worker.pid, signal.SIGKILL)  # so that the loop is not held up by one
+        self._thread.join()
+        self._end()
+
+    def _end(self) -> None:
         for process in self._processes:
             process.worker.connection.close()
-            with contextlib.suppress(OSError):
-                os.kill(process.worker.pid, signal.SIGKILL)
-        with self._forks:
-            self._zygote.close()
+        self._zygote.close()
         shutil.rmtree(self._zygote.folder, ignore_errors=True)
 
-    # -- the active process --------------------------------------------------------------------------------------
+    # -- the loop, in a thread of its own: it alone touches processes ------------------------------------------------
 
-    def _judge(self, request: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-        if self._closed:
-            raise RuntimeError("the GPU executor is closed")
-        process = self._processes[0]
-        process.wait_ready()
-        key = _target_key(request)
-        known = self._targets.get(key, {}).get("baselines")
-        full = {**request, "op": "judge", "facts": self.facts, "baselines": known}
+    def _loop(self) -> None:
+        sent: deque[_Job] = deque()
+        while not self._closed:
+            if self._chores and not sent:
+                self._chores.popleft()()
+                continue
+            try:
+                self._send_ahead(sent)
+                if sent:
+                    answer, lasting = self._receive(sent)
+                    sent.popleft().future.set_result((answer, lasting))
+            except Exception as error:  # no process starts any more, say: whoever waits is told
+                for job in (*sent, *self._again):
+                    job.future.set_exception(error)
+                sent.clear()
+                self._again.clear()
+        while not self._waiting.empty():
+            left = self._waiting.get()
+            if left is not None:
+                sent.append(left)
+        for job in (*sent, *self._again):
+            job.future.set_exception(RuntimeError("the GPU executor is closed"))
+
+    def _send_ahead(self, sent: deque[_Job]) -> None:
+        """Give the active process its next requests, as many as may lie with it; wait when there is none at all."""
+        while len(sent) < _AHEAD and not (sent and self._chores):
+            job: _Job | None = None
+            if self._again:
+                job = self._again.popleft()
+            else:
+                try:
+                    job = self._waiting.get(block=not sent)
+                except queue.Empty:
+                    return
+            if job is None or self._closed:
+                if job is not None:
+                    sent.append(job)
+                return
+            sent.append(job)
+            process = self._processes[0]
+            process.wait_ready()
+            known = self._targets.get(_target_key(job.request), {}).get("baselines")
+            try:
+                wire.send(
+                    process.worker.connection,
+                    {**job.request, "op": "judge", "facts": self.facts, "baselines": known},
+                )
+            except wire.Closed:
+                return  # it died: found when its answer is awaited
+
+    def _receive(self, sent: deque[_Job]) -> tuple[dict[str, Any], bool]:
+        """The answer to the first of `sent`."""
+        process, stage, request = self._processes[0], "start", sent[0].request
+        lost: tuple[dict[str, Any], bool] | None = None
         try:
-            message, stage = process.call(full, self._wall_s)
-        except wire.DeadlineExceeded as error:
-            self._hand_over()
-            return {"status": "timeout", "message": f"no end within {self._wall_s[error.args[0]]:.0f} s"}, True
-        except wire.Closed as error:
-            self._hand_over()
-            return {"status": "illegal_access", "message": f"the executor died at {error.args[0]}"}, False
-        if "bug" in message:
-            self._hand_over()
-            _LOG.error("the GPU executor failed at %s\n%s", stage, message["bug"])
-            last = str(message["bug"]).strip().splitlines()[-1]
-            return {"status": "unsupported", "message": f"the GPU executor failed: {last}"}, False
+            while "stage" in (message := process.receive(self._wall_s[stage])):
+                stage = message["stage"]
+        except wire.DeadlineExceeded:
+            lost = {"status": "timeout", "message": f"no end within {self._wall_s[stage]:.0f} s"}, True
+        except wire.Closed:
+            lost = {"status": "illegal_access", "message": f"the executor died at {stage}"}, False
+        else:
+            if "bug" in message:
+                _LOG.error("the GPU executor failed at %s\n%s", stage, message["bug"])
+                last = str(message["bug"]).strip().splitlines()[-1]
+                lost = {"status": "unsupported", "message": f"the GPU executor failed: {last}"}, False
+        if lost is not None:
+            self._hand_over(sent)
+            return lost
         answer: dict[str, Any] = message["result"]
-        answer.pop("busy_s", None)
+        self.busy_s += answer.pop("busy_s", 0.0)
         if answer.pop("poisoned", False):
-            self._hand_over()
-        elif answer["status"] == "correct" and key:
-            process.prepared.add(key)
-            self._remember(key, request, answer.get("baselines"))
+            self._hand_over(sent)
+        elif answer["status"] == "correct":
+            self._remember(process, request, answer.get("baselines"))
         return answer, True
 
-    def _remember(self, key: str, request: dict[str, Any], baselines: dict[str, float] | None) -> None:
-        """Note a matrix in use and make it resident in the spares that are ready."""
+    def _remember(self, process: _Process, request: dict[str, Any], baselines: dict[str, float] | None) -> None:
+        """Note a matrix in use; the spares get it too."""
+        key = _target_key(request)
+        process.prepared.add(key)
         if key in self._targets:
             self._targets.move_to_end(key)
-        elif baselines:
+        elif key and baselines:
             self._targets[key] = {
                 "op": "prepare",
+                "facts": self.facts,
                 "matrix": request["matrix"],
                 "operator": request["operator"],
                 "width": request["width"],
@@ -186,44 +255,44 @@ class GpuExecutor:
             }
             while len(self._targets) > _TARGETS:
                 self._targets.popitem(last=False)
-            for spare in list(self._processes)[1:]:
-                if spare.device is not None:
-                    self._prepare(spare)
+            self._chores.append(self._prepare_spares)
 
-    def _prepare(self, process: _Process) -> None:
-        """Make the matrices in use resident, with the device's lock held; one that fails is found at its turn."""
-        for key, target in self._targets.items():
-            if key not in process.prepared:
-                try:
-                    process.call(target | {"adversarial": False}, {"start": _START_S})
-                except (wire.Closed, wire.DeadlineExceeded):
+    def _prepare_spares(self) -> None:
+        """Have the spares make their contexts and the matrices in use resident; one that fails is replaced."""
+        for process in list(self._processes)[1:]:
+            try:
+                process.wait_ready()
+                for key, target in self._targets.items():
+                    if key not in process.prepared:
+                        answer, _ = process.call(target, {"start": _START_S})
+                        if "bug" in answer:
+                            raise SparseRLError(str(answer["bug"]))
+                        process.prepared.add(key)
+            except (SparseRLError, wire.Closed, wire.DeadlineExceeded) as error:
+                if self._closed:
                     return
-                process.prepared.add(key)
+                _LOG.warning("a spare GPU executor failed: %s", str(error).strip().splitlines()[-1])
+                self._processes.remove(process)
+                self._bury(process)
+                self._processes.append(self._fork())
 
-    def _hand_over(self) -> None:
+    def _hand_over(self, sent: deque[_Job]) -> None:
         """End the active process, device work and all, and let a spare take its place."""
         self.restarts += 1
-        lost = self._processes.popleft()
-        lost.worker.connection.close()
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(lost.worker.pid, signal.SIGKILL)
-        with self._forks:
-            self._zygote.reap(lost.worker)  # a kernel that hangs ends with it: until then it would share the device
-            fresh = self._fork_locked()
-        self._processes.append(fresh)
-        threading.Thread(target=self._warm, args=(fresh,), daemon=True).start()
+        self._again.extend(list(sent)[1:])
+        while len(sent) > 1:
+            sent.pop()
+        self._bury(self._processes.popleft())
+        self._processes.append(self._fork())
+        self._chores.append(self._prepare_spares)
 
-    def _warm(self, process: _Process) -> None:
-        with self._lock, contextlib.suppress(SparseRLError):
-            if not self._closed and process.device is None:
-                process.wait_ready()
-                self._prepare(process)
+    def _bury(self, process: _Process) -> None:
+        process.worker.connection.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.worker.pid, signal.SIGKILL)
+        self._zygote.reap(process.worker)  # a kernel that hangs ends with it: until then it would share the device
 
     def _fork(self) -> _Process:
-        with self._forks:
-            return self._fork_locked()
-
-    def _fork_locked(self) -> _Process:
         return _Process(self._zygote.spawn())
 
 

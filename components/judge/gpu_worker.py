@@ -66,6 +66,7 @@ class Executor:
 
     def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
         """Make the baselines of a matrix resident."""
+        self.device.replay_us = request["facts"]["replay_us"]
         matrix = load_pattern(**request["matrix"])
         if matrix.nnz:
             source = OPERATORS[request["operator"]].reference_program(matrix, request["width"])
@@ -83,6 +84,7 @@ class Executor:
             announce: told the stage.
         """
         announce("check")
+        self.device.replay_us = request["facts"]["replay_us"]
         job = job_of(request)
         where = ""
         try:
@@ -152,18 +154,17 @@ class Executor:
     ) -> dict[str, Any] | None:
         """Run every (case, resident, arena, draw) and audit each; the first failure as fields of a Verdict."""
         self.device.reset_audits()
-        for slot, (case, resident, arena, number) in enumerate(batch):
-            resident.restore(arena, job, case, number)
-            try:
-                self._launch(case, functions, resident, arena)
-            except DeviceFault as fault:
-                if not fault.poisoned:
-                    self.device.wait(TRUSTED_S)
-                return {"status": fault.status, "message": fault.message, "failed_on": case.name}
-            resident.audit(slot, arena, number)
+        at = 0
         try:
+            for at, (case, resident, arena, number) in enumerate(batch):
+                resident.restore(arena, job, case, number)
+                self._launch(case, functions, resident, arena)
+                resident.audit(at, arena, number)
             self.device.wait(deadline_s)
         except DeviceFault as fault:
+            if not fault.poisoned:  # the driver refused a launch
+                self.device.wait(TRUSTED_S)
+                return {"status": fault.status, "message": fault.message, "failed_on": batch[at][0].name}
             at = min(self.device.audited(), len(batch) - 1)
             return {
                 "status": fault.status, "message": fault.message, "poisoned": True, "failed_on": batch[at][0].name

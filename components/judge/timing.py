@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 
 WARM_UPS = 20  # runs
 RUNS = 20  # in one graph of a short program
-_LONG_US = 500.0  # a replay needs not be longer than this
+_LONG_US = 200.0  # a replay needs not be longer than this
 _BATCH, _MAX_SAMPLES = 8, 64  # pairs
 _COLD_BATCH, _MAX_COLD = 8, 24  # pairs
-_NARROW, _NARROW_COLD = 1.01, 1.03  # upper over lower end of the ratio's interval: enough
+# Upper over lower end of the ratio's interval: enough. A short program's launches alone vary by more.
+_NARROW, _NARROW_SHORT, _NARROW_COLD = 1.015, 1.03, 1.06
+_SHORT_US = 10.0
 _BUDGET_US = 50_000.0  # of one side's replays
-_RESAMPLES = 400
+_RESAMPLES = 200
 _MAX_CV = 0.05  # coefficient of variation above which a time is not quoted
 _MAX_INTERVAL = 1.10  # upper over lower end of the ratio's interval, likewise
 _FLOOR_SHARE = 0.9  # of the floor: bandwidths were measured by kernels that may not reach the very last percent
@@ -65,8 +67,8 @@ def summarise(candidate: NDArray[np.float64], baseline: NDArray[np.float64], see
             common to both cancels.
     """
     picks = _picks(len(candidate), seed)
-    ratios = np.median(baseline[picks], axis=1) / np.median(candidate[picks], axis=1)
-    low, high = np.percentile(ratios, (2.5, 97.5))
+    ratios = np.sort(_medians(baseline[picks]) / _medians(candidate[picks]))
+    low, high = ratios[round(0.025 * _RESAMPLES)], ratios[round(0.975 * _RESAMPLES) - 1]
     middle, base = float(np.median(candidate)), float(np.median(baseline))
     p10, p90 = np.percentile(candidate, (10, 90))
     return Statistics(
@@ -81,6 +83,14 @@ def summarise(candidate: NDArray[np.float64], baseline: NDArray[np.float64], see
     )
 
 
+def _medians(samples: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Median of each row; np.median without its overhead, which counts here."""
+    ordered = np.sort(samples, axis=1)
+    count = samples.shape[1]
+    middle: NDArray[np.float64] = (ordered[:, (count - 1) // 2] + ordered[:, count // 2]) / 2
+    return middle
+
+
 def runs_for(estimate_us: float) -> int:
     """Runs in one graph, even: short programs need many, or the replay's own start is timed."""
     return max(2, min(RUNS, 2 * math.ceil(_LONG_US / max(estimate_us, 1e-3) / 2)))
@@ -90,7 +100,7 @@ def duel(device: Any, ours: Side, theirs: Side, deadline_s: float, cold: bool = 
     """Fields of a Verdict: warm and cold times of `ours`, the baseline's and their ratio.
 
     Args:
-        device: has `stopwatch(runs, deadline_s, flush)`.
+        device: has `stopwatch(runs, deadline_s, flush)` and `replay_us`, which is taken off each replay.
         ours: the candidate.
         theirs: the baseline.
         deadline_s: for one batch.
@@ -123,17 +133,18 @@ def _sample(device: Any, ours: Side, theirs: Side, deadline_s: float, cold: bool
     """Pairs in alternating order until the interval is narrow, the samples are many or the budget is spent."""
     sides = (ours.once, theirs.once) if cold else (ours.replay, theirs.replay)
     per = (1, 1) if cold else (ours.runs, theirs.runs)
-    batch, most, narrow = (_COLD_BATCH, _MAX_COLD, _NARROW_COLD) if cold else (_BATCH, _MAX_SAMPLES, _NARROW)
+    batch, most = (_COLD_BATCH, _MAX_COLD) if cold else (_BATCH, _MAX_SAMPLES)
     taken: list[NDArray[np.float64]] = []
     while True:
         order = [side for pair in range(batch) for side in ((0, 1) if pair % 2 == 0 else (1, 0))]
         times = device.stopwatch([sides[side] for side in order], deadline_s, flush=cold)
-        which = np.array(order)
-        taken.append(np.stack([times[which == 0] / per[0], times[which == 1] / per[1]]))
+        which, net = np.array(order), times if cold else times - device.replay_us
+        taken.append(np.stack([net[which == 0] / per[0], net[which == 1] / per[1]]))
         samples = np.concatenate(taken, axis=1)
         found = summarise(samples[0], samples[1])
         low, high = found.speedup_interval
         spent = samples.shape[1] * max(found.time_us * per[0], found.baseline_us * per[1])
+        narrow = _NARROW_COLD if cold else _NARROW_SHORT if found.time_us < _SHORT_US else _NARROW
         if high / low <= narrow or samples.shape[1] >= most or spent >= _BUDGET_US:
             return found
 

@@ -28,4 +28,10 @@ def handle(request: dict[str, Any], announce: Callable[[str], None]) -> dict[str
         raise KeyError(1)
     if what == "poison":
         return {"status": "illegal_access", "message": "x", "poisoned": True, "pid": os.getpid()}
-    return {"status": "correct", "pid": os.getpid(), "baselines": {"library": 1.0}, "known": request["baselines"]}
+    return {
+        "status": "correct",
+        "pid": os.getpid(),
+        "baselines": {"library": 1.0},
+        "known": request["baselines"],
+        "busy_s": 0.001,
+    }

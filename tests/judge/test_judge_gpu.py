@@ -23,7 +23,7 @@ extern "C" __global__ void spmv(const int* row_ptr, const int* col_idx, const fl
                                 int rows) {
 }
 """
-FACTS = MappingProxyType({"copy_bandwidth": 4e6, "l2_bandwidth": 8e6, "launch_us": 1.0})
+FACTS = MappingProxyType({"copy_bandwidth": 4e6, "l2_bandwidth": 8e6, "launch_us": 1.0, "replay_us": 0.0})
 
 
 def product(bounds: Any, columns: Any, values: Any, x: Any, y: Any) -> None:
