@@ -49,6 +49,7 @@ class Memory:
         self.names.append("the kernel's parameters")
         self.lengths.append(0)
         self.buffers = rows
+        self.loads: NDArray[np.int64] = np.zeros((0, layout.SM_WORDS), np.int64)
         self.slots = layout.L1_SETS * layout.L1_SET_BYTES
         self.sms = max(1, min(limits.multiprocessors, MAX_MODELLED_L1))
 
@@ -58,6 +59,11 @@ class Memory:
         start = -address_of(raw) % 64
         self.arrays.append(raw)
         return raw[start : start + size * np.dtype(dtype).itemsize].view(dtype)
+
+    def sm_loads(self, count: int) -> NDArray[np.int64]:
+        """Zeroed rows of what each multiprocessor gets in the next launch, kept as `loads`."""
+        self.loads = self.keep(count * layout.SM_WORDS, np.int64).reshape(count, layout.SM_WORDS)
+        return self.loads
 
     def _row(self, row: NDArray[np.int64], index: int, data: NDArray[np.uint8], writable: bool,
              initialised: bool) -> NDArray[np.uint8]:  # fmt: skip
@@ -149,6 +155,7 @@ def prepare(memory: Memory, state: NDArray[np.int64], code: EntryCode, launch: E
         layout.S_L1: address_of(cache),
         layout.S_SCRATCH: address_of(scratch),
         layout.S_HASH: address_of(table),
+        layout.S_SM_LOADS: address_of(memory.sm_loads(sms)),
         layout.S_CTAID_X: code.special["%ctaid.x"],
         layout.S_CTAID_Y: code.special["%ctaid.y"],
         layout.S_CTAID_Z: code.special["%ctaid.z"],

@@ -5,6 +5,7 @@ program computes is checked before it is used, and every register offset and bra
 """
 
 from components.judge.emulate import layout
+from components.judge.emulate.chain import begin_block, end_block
 from components.judge.emulate.faults import bump, fault
 from components.judge.emulate.jit import jit
 from components.judge.emulate.memory import memory_step
@@ -134,6 +135,7 @@ def run_warp(state: int, warp: int, number: int) -> int:
         if result:
             st64(state + layout.S_FAULT_LINE, ld64(code + pc * layout.INS_BYTES + layout.I_LINE))
     st64(warp + layout.W_ISSUED, ld64(warp + layout.W_ISSUED) + seq - ld64(warp + layout.W_BARPC))
+    bump(warp, layout.W_STEPS, seq - ld64(warp + layout.W_BARPC))
     st64(state + layout.S_SEQ, seq)
     bump(state, layout.S_LANE_INSTRUCTIONS, lanes)
     return result
@@ -244,6 +246,7 @@ def run_grid(state: int) -> int:
                     set32(regs + ld64(state + layout.S_CTAID_X), layout.FULL, x)
                     set32(regs + ld64(state + layout.S_CTAID_Y), layout.FULL, y)
                     set32(regs + ld64(state + layout.S_CTAID_Z), layout.FULL, z)
+                begin_block(state)
                 code = run_block(state)
                 if code:
                     st64(state + layout.S_FAULT_BX, x)
@@ -263,5 +266,6 @@ def run_grid(state: int) -> int:
                     bump(state, layout.S_SUM_WARP_LOADS, loads)
                 st64(state + layout.S_MAX_BLOCK_ISSUED, max(ld64(state + layout.S_MAX_BLOCK_ISSUED), issued))
                 bump(state, layout.S_WARPS_RUN, count)
+                end_block(state)
                 block += 1
     return 0

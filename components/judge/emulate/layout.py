@@ -12,7 +12,9 @@ FULL = 0xFFFFFFFF
 I_OP, I_D, I_A, I_B, I_C, I_IMM, I_GUARD, I_GXOR, I_LINE = (8 * k for k in range(9))
 I_SIZE, I_VEC, I_SPACE, I_KIND, I_FLAGS = (8 * k for k in range(9, 14))
 I_V0, I_V1, I_V2, I_V3 = (8 * k for k in range(14, 18))
-INS_WORDS = 18
+I_ROUND = 8 * 18  # of a load: see rounds.py; level, first << 2, unroll << 3, rows of the block << ROUND_BODY
+ROUND_BODY = 8
+INS_WORDS = 19
 INS_BYTES = 8 * INS_WORDS
 # a row of operands (after the code, never run): up to INS_WORDS register offsets
 ATOMIC_PARTS = 8  # of a vector atomic: sources, then targets
@@ -49,7 +51,14 @@ W_PC, W_BARID, W_BARCOUNT = 0, 128, 256
 (W_ALIVE, W_BAR, W_WAIT, W_LOW, W_SYNC, W_REGS, W_LOADS, W_ISSUED, W_BARPC, W_YIELDED) = (
     384 + 8 * k for k in range(10)
 )
-WARP_BYTES = 512
+# what its slowest chain waits for (chain.py): rounds of loads and those that missed L1, lines, missed sectors, rounds
+# and wavefronts of shared memory, instructions, warp primitives, barriers; then what tells rounds apart
+W_CHAIN, CHAIN_WORDS = 464, 9
+(W_HITS, W_MISSES, W_LINES, W_SECTORS, W_SHARED, W_BANKS, W_STEPS, W_SYNCS, W_MEETINGS) = (
+    W_CHAIN + 8 * k for k in range(CHAIN_WORDS)
+)
+W_MISSING, W_PHASE, W_LOOPED = (W_CHAIN + 8 * k for k in range(CHAIN_WORDS, CHAIN_WORDS + 3))
+WARP_BYTES = 576
 
 # the machine's state: pointers, sizes, counters, the fault
 (S_CODE, S_CODE_LEN, S_BUFFERS, S_BUFFER_COUNT, S_SHARED_BUFFER, S_SHARED_LEN) = (8 * k for k in range(6))
@@ -69,7 +78,11 @@ WARP_BYTES = 512
     8 * k for k in range(66, 72)
 )
 S_ARRIVED = 8 * 72  # 16 words: threads that bar.arrive counted at each barrier
-STATE_WORDS = 88
+(S_SM_LOADS, S_BLOCK_ISSUED, S_BLOCK_LINES, S_BLOCK_SECTORS, S_LONGEST) = (8 * k for k in range(88, 93))
+S_CHAIN_SUM, S_CHAIN_MAX = 8 * 93, 8 * (93 + CHAIN_WORDS)
+STATE_WORDS = 93 + 2 * CHAIN_WORDS
+SM_WORDS = 4  # what a multiprocessor got: instructions, lines and wavefronts, sectors to and from L2, blocks
+SM_BYTES = 8 * SM_WORDS
 
 # a copy (cp.async) that nobody has waited for: its shared word, thread and group
 COPY_BYTES = 24

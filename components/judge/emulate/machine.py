@@ -158,7 +158,7 @@ def run(
             fault = int(core(address_of(state)))
             if fault:
                 return explain(fault, state, memory, launch, number, tuple(traffic))
-            traffic.append(traffic_of(state, before, code, launch))
+            traffic.append(traffic_of(state, before, code, launch, memory.loads))
     finally:
         memory.copy_back()
     return Emulation("ok", traffic=tuple(traffic))

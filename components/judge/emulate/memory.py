@@ -1,6 +1,7 @@
 """Loads, stores and atomics of one warp: every lane's address checked, races tracked, traffic counted."""
 
 from components.judge.emulate import layout
+from components.judge.emulate.chain import note_load, note_shared
 from components.judge.emulate.faults import bump, fault
 from components.judge.emulate.jit import jit
 from components.judge.emulate.primitives import (
@@ -70,6 +71,7 @@ def global_access(state: int, warp: int, number: int, ins: int, active: int, scr
     op = ld64(ins + layout.I_OP)
     unit = ld64(ins + layout.I_SIZE)
     size = unit * ld64(ins + layout.I_VEC)
+    lines, missed = ld64(state + layout.S_WAVEFRONTS), ld64(state + layout.S_L1_MISS)
     left = active
     while left:
         lane = lowest(left)
@@ -101,6 +103,8 @@ def global_access(state: int, warp: int, number: int, ins: int, active: int, scr
         bump(state, layout.S_LOADS, 1)
         bump(state, layout.S_LOAD_BYTES, popcount(active) * size)
         st64(warp + layout.W_LOADS, ld64(warp + layout.W_LOADS) + 1)
+        lines, missed = ld64(state + layout.S_WAVEFRONTS) - lines, ld64(state + layout.S_L1_MISS) - missed
+        note_load(state, warp, ins, lines, missed)
     elif op == layout.OP_ST:
         bump(state, layout.S_STORES, 1)
         bump(state, layout.S_STORE_BYTES, popcount(active) * size)
@@ -214,6 +218,7 @@ def shared_access(state: int, warp: int, number: int, ins: int, active: int, scr
     ):
         waves = bank_conflicts(scratch, active)
     bump(state, layout.S_SHARED_WAVEFRONTS, waves)
+    note_shared(state, warp, ins, waves)
     if ld64(ins + layout.I_FLAGS) & layout.F_ASYNC:
         code = track_copy(state, warp, number, active, scratch, buffer, size)
     else:

@@ -5,16 +5,22 @@ from numpy.typing import NDArray
 
 from components.judge.emulate import layout
 from components.judge.emulate.arena import Memory
-from components.judge.emulate.records import Emulation, EmulationStatus, EmuLaunch, Traffic
+from components.judge.emulate.records import Chain, Emulation, EmulationStatus, EmuLaunch, Traffic
 from components.judge.emulate.translate import EntryCode
 
 
-def traffic_of(state: NDArray[np.int64], before: int, code: EntryCode, launch: EmuLaunch) -> Traffic:
-    """The counters of a launch that ended; `before` is the sequence number at its start."""
+def traffic_of(
+    state: NDArray[np.int64], before: int, code: EntryCode, launch: EmuLaunch, loads: NDArray[np.int64]
+) -> Traffic:
+    """The counters of a launch that ended; `before` is the sequence number at its start, `loads` what each SM got."""
 
     def count(offset: int) -> int:
         return int(state[offset // 8])
 
+    def chain(offset: int) -> Chain:
+        return Chain(*(int(word) for word in state[offset // 8 : offset // 8 + layout.CHAIN_WORDS]))
+
+    most = loads.max(axis=0)
     return Traffic(
         warp_instructions=count(layout.S_SEQ) - before,
         lane_instructions=count(layout.S_LANE_INSTRUCTIONS),
@@ -44,6 +50,12 @@ def traffic_of(state: NDArray[np.int64], before: int, code: EntryCode, launch: E
         max_warp_instructions=count(layout.S_MAX_WARP_ISSUED),
         max_block_instructions=count(layout.S_MAX_BLOCK_ISSUED),
         shared_static_bytes=code.shared_static,
+        longest=chain(layout.S_CHAIN_MAX),
+        blocks_sum=chain(layout.S_CHAIN_SUM),
+        sm_instructions=int(most[0]),
+        sm_lines=int(most[1]),
+        sm_sectors=int(most[2]),
+        sm_blocks=int(most[3]),
     )
 
 

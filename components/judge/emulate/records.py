@@ -49,6 +49,21 @@ class EmulatorLimits:
 
 
 @dataclass(frozen=True)
+class Chain:
+    """What a warp waits for, one after the other."""
+
+    rounds: int  # of global loads in flight together
+    missed_rounds: int  # those of which a load missed L1
+    lines: int
+    missed_sectors: int
+    shared_rounds: int
+    shared_wavefronts: int
+    instructions: int
+    warp_syncs: int
+    barriers: int
+
+
+@dataclass(frozen=True)
 class Traffic:
     """Counts of one launch. Sectors are 32 bytes, lines 128 bytes, a request is one warp instruction."""
 
@@ -80,6 +95,13 @@ class Traffic:
     max_warp_instructions: int
     max_block_instructions: int
     shared_static_bytes: int
+    longest: Chain  # of the block with the longest chain
+    blocks_sum: Chain  # of each block's longest, summed
+    # most that one multiprocessor got, blocks dealt out in turn
+    sm_instructions: int
+    sm_lines: int  # and wavefronts of shared memory
+    sm_sectors: int  # to and from L2
+    sm_blocks: int
 
 
 @dataclass(frozen=True)

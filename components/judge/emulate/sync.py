@@ -1,6 +1,7 @@
 """Warp-wide primitives: shuffle, vote, match, reduce, __syncwarp; lanes that their mask names are waited for."""
 
 from components.judge.emulate import layout
+from components.judge.emulate.chain import meet
 from components.judge.emulate.faults import bump, fault
 from components.judge.emulate.jit import jit
 from components.judge.emulate.matrix import distribute, multiply
@@ -15,6 +16,7 @@ def sync_step(state: int, warp: int, number: int, ins: int, pc: int, act: int, a
     regs = ld64(warp + layout.W_REGS)
     masks = regs + ld64(ins + layout.I_V1)
     bump(state, layout.S_WARP_SYNCS, 1)
+    bump(warp, layout.W_SYNCS, 1)
     split = 0
     op = ld64(ins + layout.I_OP)
     if (op == layout.OP_MMA or op == layout.OP_LDMATRIX) and ld64(warp + layout.W_ALIVE) != layout.FULL:
@@ -243,4 +245,5 @@ def resolve_barriers(state: int) -> int:
                 st64(warp + layout.W_SYNC, ld64(state + layout.S_SEQ) + 1)
     if released:
         st64(state + layout.S_EPOCH, ld64(state + layout.S_SEQ) + 1)
+        meet(state)
     return released

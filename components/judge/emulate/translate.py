@@ -25,6 +25,7 @@ from components.judge.emulate.ptx_text import (
     split_operands,
     statements,
 )
+from components.judge.emulate.rounds import mark_rounds
 from components.judge.emulate.vector_ops import OPS, opcode
 
 SLOT = {"b16": 4, "b32": 4, "f32": 4, "b64": 8, "f64": 8, "p": 1}  # bytes a lane (p: bits)
@@ -114,6 +115,7 @@ class Translator:
         self.fixups: list[tuple[int, str, int | None]] = []
         self.sides: list[tuple[int, list[int]]] = []  # (row that wants it, register offsets)
         self.tables: dict[str, list[str]] = {}
+        self.sealed: set[int] = set()  # rows in front of which `.pragma "nounroll"` stands
         self.prefix, self.depth, self.calls = "", 0, 0
         self.line: int | None = None
         self.true = self.allocate(1)
@@ -322,6 +324,7 @@ class Translator:
                 raise Unsupported(f"branch to {label.split(':')[-1]}", line)
             self.rows[row][layout.I_IMM // 8] = self.labels[label]
         self.emit(layout.OP_EXIT)  # a label at the very end has a row to land on
+        mark_rounds(self.rows, self.sealed, self.true.offset)
         for row, words in self.sides:
             self.rows[row][layout.I_V3 // 8] = len(self.rows)
             self.rows.append([*words, *[-1] * (layout.INS_WORDS - len(words))])
@@ -374,6 +377,8 @@ class Translator:
             self.tables[self.prefix + label] = [self.prefix + t.strip() for t in text.split(None, 1)[1].split(",")]
         elif text.startswith((".shared", ".local")):
             self.variable(parse_variable(text + ";"))
+        elif text.startswith(".pragma") and "nounroll" in text:
+            self.sealed.add(len(self.rows))
         elif not text.startswith((".pragma", ".callprototype", ".noreturn")):
             raise Unsupported(text[:60], self.line)
 
