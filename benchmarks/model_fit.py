@@ -27,6 +27,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
+from model_fit_kernels import outside_kernels  # noqa: E402
+
 from components.errors import UserError  # noqa: E402
 from components.files import sha256_text, write_json  # noqa: E402
 from components.kernel.families import all_programs, spread  # noqa: E402
@@ -49,13 +51,13 @@ class Entry:
 
 
 def chosen_programs(spmv: int, spmm: int) -> list[Entry]:
-    """The programs that are measured and modelled: spread over all families; each spmm program at every width.
+    """The programs that are measured and modelled: spread over all families, and a few of no family.
 
     Args:
         spmv: how many spmv programs, 0 for all.
-        spmm: how many (spmm program, width) pairs, 0 for none.
+        spmm: how many (spmm program, width) pairs, 0 for none; each program comes at every width.
     """
-    found = []
+    found = [Entry(name, "outside", source, "spmv", 1) for name, source in outside_kernels().items()]
     for operator, count, widths in (("spmv", spmv, (1,)), ("spmm", -(-spmm // len(WIDTHS)), WIDTHS)):
         if operator == "spmm" and not count:
             continue
