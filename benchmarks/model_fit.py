@@ -12,11 +12,12 @@ whose compiled code differs (`code_hash`) are left out of the fit.
 """
 
 import argparse
+import bisect
+import dataclasses
 import json
 import os
 import sys
 import time
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from multiprocessing import get_context
@@ -32,11 +33,15 @@ from model_fit_kernels import outside_kernels  # noqa: E402
 from components.errors import UserError  # noqa: E402
 from components.files import sha256_text, write_json  # noqa: E402
 from components.kernel.families import all_programs, spread  # noqa: E402
+from components.matrix.generate import generate  # noqa: E402
 from components.matrix.load import load_matrix  # noqa: E402
 from components.matrix.types import SparseMatrix  # noqa: E402
 
 WIDTHS = (8, 32)  # dense columns of the spmm programs
-SEED = 11  # of the choice of programs
+SEED = 11  # of the choice of programs and of the generated matrices
+SMALLEST = 8_000  # bytes of a file: on smaller matrices every program takes as long as an empty launch
+# Sizes and structures that few files have; the last one does not fit in the L2 cache of an H200.
+GENERATED = (("dense-rows", 200_000), ("fem-block", 400_000), ("rmat", 1_200_000), ("stencil3d", 8_000_000))
 
 
 @dataclass(frozen=True)
@@ -67,19 +72,30 @@ def chosen_programs(spmv: int, spmm: int) -> list[Entry]:
     return found
 
 
-def chosen_matrices(folder: Path, limit: int, max_nnz: int, names: list[str] | None = None) -> Iterator[SparseMatrix]:
-    """`limit` matrices of a folder, evenly spaced by the size of their files; with `names` those (group/name).
+def chosen_matrices(folder: Path, limit: int, max_nnz: int, names: list[str] | None = None) -> list[SparseMatrix]:
+    """`limit` matrices of a folder, spread over the sizes of their files, and `GENERATED`; with `names` those alone.
 
-    Files of matrices with more than `max_nnz` entries are passed over for the next smaller one.
+    Args:
+        folder: of .mtx, .mtx.gz or .npz files in folders named by their group.
+        limit: matrices of the folder.
+        max_nnz: files of matrices with more entries are passed over for the next smaller one.
+        names: `group/name` of what to take instead.
     """
     paths = [p for p in sorted(folder.rglob("*")) if p.name.endswith((".mtx", ".mtx.gz", ".npz"))]
-    if names is not None:
+    made = {f"generated/{family}-{nnz}": (family, nnz) for family, nnz in GENERATED}
+    if names is None:
+        paths = [p for p in paths if p.stat().st_size >= SMALLEST]
+    else:
         paths = [p for p in paths if f"{p.parent.name}/{p.name.split('.')[0]}" in names]
+        made = {name: how for name, how in made.items() if name in names}
         limit = len(paths)
     paths.sort(key=lambda path: (path.stat().st_size, path.name))
+    sizes = [path.stat().st_size for path in paths]
     taken: set[int] = set()
+    found: list[SparseMatrix] = []
     for number in range(limit):
-        place = round((number + 1) * len(paths) / limit) - 1
+        wanted = sizes[0] * (sizes[-1] / sizes[0]) ** (number / max(1, limit - 1))
+        place = number if names is not None else bisect.bisect_right(sizes, wanted) - 1
         while place >= 0:
             if place not in taken:
                 taken.add(place)
@@ -89,9 +105,13 @@ def chosen_matrices(folder: Path, limit: int, max_nnz: int, names: list[str] | N
                     print(f"left out: {error}", file=sys.stderr)
                 else:
                     if 0 < matrix.nnz <= max_nnz:
-                        yield matrix
+                        found.append(matrix)
                         break
             place -= 1
+    for name, (family, nnz) in made.items():
+        group, _, own = name.partition("/")
+        found.append(dataclasses.replace(generate(family, nnz, SEED), name=own, group=group))
+    return found
 
 
 def read_names(path: Path | None) -> list[str] | None:
@@ -116,7 +136,7 @@ def measure(arguments: argparse.Namespace) -> None:
 
     settings = judge_defaults(backend=arguments.backend, cache=False)
     backend, arch = resolve_backend(settings)
-    targets = list(chosen_matrices(arguments.matrices, arguments.limit, arguments.max_nnz, read_names(arguments.names)))
+    targets = chosen_matrices(arguments.matrices, arguments.limit, arguments.max_nnz, read_names(arguments.names))
     entries = chosen_programs(arguments.programs, arguments.spmm_programs)
     pairs = [(entry, target) for target in targets for entry in entries]
     start = time.monotonic()

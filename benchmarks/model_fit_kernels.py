@@ -23,8 +23,8 @@ def outside_kernels() -> dict[str, str]:
 // launch: spmv grid=ceil_div(nnz,256) block=256
 """
         + _CLEAR
-        + """extern "C" __global__ void spmv(const int* row_idx, const int* col_idx, const float* values, const float* x,
-    float* y, int nnz) {
+        + """extern "C" __global__ void spmv(const int* row_idx, const int* col_idx, const float* values,
+    const float* x, float* y, int nnz) {
   int j = blockIdx.x * 256 + threadIdx.x;
   if (j < nnz) atomicAdd(y + row_idx[j], values[j] * x[col_idx[j]]);
 }
