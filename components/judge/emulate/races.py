@@ -113,7 +113,15 @@ def track(
                     if clash and strong == 0:
                         return fault(state, layout.FAULT_RACE_WAR, number, lane, index, offset, size)
                 flag = 1 if op == layout.OP_ATOM else 0
-                st64(writers + 8 * word, seq << 11 | flag << 10 | me)
+                if flag and not atomic and shared == 0 and last != 0 and last >> 11 >= block0:
+                    # A plain store of this block stays on record, so that another block's atomic on it is found; the
+                    # atomic counts as a read, so that a later plain store is.
+                    many = 0
+                    if when >= epoch and when >= block0 and ((reader & 1023) >> 5 != number or (reader >> 10) & 1):
+                        many = 1
+                    st64(readers + 8 * word, seq << 11 | many << 10 | me)
+                else:
+                    st64(writers + 8 * word, seq << 11 | flag << 10 | me)
     return 0
 
 
