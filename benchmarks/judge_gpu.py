@@ -5,8 +5,9 @@
 On a host with one NVIDIA GPU, from the project's root; needs components/ alone, no settings file. DIR holds .mtx[.gz]
 files in folders named by group. Each section is measured anew and replaces the same section in an existing file:
 
-throughput  unique programs, three matrices each, every check on, an empty cache: evaluations (a program on all three
-            matrices), verdicts and compiles a second, and the share of the time that the executor worked
+throughput  unique programs, three matrices each, every check on, nothing cached; every format was seen once, so that
+            matrices are resident: evaluations (a program on all three matrices) and verdicts a second, and the share
+            of the time that the executor worked
 noise       A/A: each program timed against itself
 recovery    bad programs straight to the executor, without the interpreter that would keep them away: time from the bad
             verdict to the next correct one, while other threads judge good programs
@@ -42,6 +43,7 @@ from components.files import write_json  # noqa: E402
 from components.judge.judge import Judge, JudgeRequest  # noqa: E402
 from components.judge.options import judge_defaults, resolve_backend  # noqa: E402
 from components.kernel.families import all_programs, spread  # noqa: E402
+from components.kernel.program import parse  # noqa: E402
 from components.matrix.load import load_matrix  # noqa: E402
 from components.matrix.types import SparseMatrix  # noqa: E402
 
@@ -57,7 +59,8 @@ _BODY = """extern "C" __global__ void spmv(const int* row_ptr, const int* col_id
 """
 KILLERS = {
     "illegal_access": _HEAD + _BODY.format(end="y[r] = s; y[(1LL << 40) + r] = s;"),
-    "timeout": _HEAD + _BODY.format(end="volatile float* p = y; while (p[r] == p[r] || p[r] != p[r]) {} y[r] = s;"),
+    "timeout": _HEAD
+    + _BODY.format(end="volatile const float* p = x; while (p[0] == p[0] || p[0] != p[0]) {} y[r] = s;"),
     "misaligned": _HEAD + _BODY.format(end="y[r] = s; *(volatile double*)((char*)y + 4 * r + 1) = s;"),
     "trap": _HEAD + _BODY.format(end="y[r] = s; if (s == s) __trap();"),
 }
@@ -113,18 +116,20 @@ def throughput(judge: Judge, matrices: list[SparseMatrix], arguments: argparse.N
     eligible = [matrix for matrix in matrices if matrix.nnz <= 300_000]
     chosen = [eligible[len(eligible) * part // 6] for part in (1, 3, 5)]
     sources = unique_programs(arguments.programs)
-    warm = unique_programs(2 * judge.workers)
-    judge.judge_many([JudgeRequest(source + "\n// warm-up\n", matrix) for source in warm for matrix in chosen])
+    formats = {str(parse(program.source).format): program.source for program in all_programs("spmv")}
+    judge.judge_many([JudgeRequest(source, matrix) for source in formats.values() for matrix in chosen])
     gpu = judge._gpu
-    busy, own, start = gpu.busy_s, time.process_time(), time.monotonic()
+    before, own, start = dict(gpu.spent_s), time.process_time(), time.monotonic()
     verdicts = judge.judge_many([JudgeRequest(source, matrix) for source in sources for matrix in chosen])
     seconds = time.monotonic() - start
+    spent = {what: seconds - before.get(what, 0.0) for what, seconds in gpu.spent_s.items()}
     compiled = [v.compile_ms for v in verdicts[:: len(chosen)] if v.compile_ms is not None]
     doubtful = [v for v in verdicts if v.correct and v.reliable is False]
     return {
         "evaluations_per_s": len(sources) / seconds,
         "verdicts_per_s": len(verdicts) / seconds,
-        "busy_share": (gpu.busy_s - busy) / seconds,
+        "busy_share": spent["all"] / seconds,
+        "spent_ms_per_verdict": {what: 1e3 * s / len(verdicts) for what, s in spent.items()},
         "compile_p50_ms": float(np.median(compiled)),
         "judge_process_cpu_share": (time.process_time() - own) / seconds,
         "programs": len(sources),
@@ -196,7 +201,7 @@ def recovery(judge: Judge, matrices: list[SparseMatrix], arguments: argparse.Nam
         try:
             for round_ in range(arguments.rounds):
                 kind = kinds[round_ % len(kinds)]
-                bad = direct(judge, KILLERS[kind], matrix)
+                bad = direct(judge, KILLERS[kind], matrix, deadline_s=0.3)
                 ended = time.monotonic()
                 statuses[f"{kind}: {bad['status']}"] += 1
                 while direct(judge, good[round_ % len(good)], matrix)["status"] != "correct":

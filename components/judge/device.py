@@ -6,6 +6,7 @@ may be running.
 
 import contextlib
 import importlib
+import importlib.util
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -62,6 +63,13 @@ extern "C" __global__ void audit(const unsigned* arena, const unsigned* pristine
       atomicAdd(result + 2, 1ull);
     }
   }
+}
+
+extern "C" __global__ void scatter(float* target, const float* values, const long long* slots,
+                                   unsigned long long count) {
+  for (unsigned long long i = blockIdx.x * (unsigned long long)blockDim.x + threadIdx.x; i < count;
+       i += (unsigned long long)gridDim.x * blockDim.x)
+    target[slots[i]] = values[i];
 }
 
 extern "C" __global__ void nothing() {}
@@ -161,7 +169,7 @@ class CudaDevice:
         self.multiprocessors = int(properties["multiProcessorCount"])
         self.arch = f"sm_{properties['major']}{properties['minor']}"
         self._nvml = Nvml(self._runtime.deviceGetPCIBusId(0))
-        self._own = self.load(own_cubin(self.arch), ("audit", "nothing", "sweep"))
+        self._own = self.load(own_cubin(self.arch), ("audit", "scatter", "nothing", "sweep"))
         self._results = self.alloc(_SLOTS * 24)
         self._pristine_results = np.tile(np.array([_NOTHING, _NOTHING, 0], np.uint64), _SLOTS)
         self._empty_results = self.upload(self._pristine_results)
@@ -177,7 +185,7 @@ class CudaDevice:
     def alloc(self, nbytes: int) -> Block:
         """Device memory, 256-byte aligned, contents undefined."""
         with self._faults(), self.stream:
-            return _CupyBlock(self.cupy.cuda.alloc(max(nbytes, 16)), max(nbytes, 16))
+            return _CupyBlock(self.cupy.cuda.alloc(max(nbytes, 16)), nbytes)
 
     def upload(self, array: NDArray[Any]) -> Block:
         """A copy of a contiguous host array."""
@@ -187,10 +195,20 @@ class CudaDevice:
                 self._runtime.memcpy(block.ptr, array.ctypes.data, array.nbytes, _HOST_TO_DEVICE)
         return block
 
-    def copy(self, target: Block, source: Block) -> None:
-        """Enqueue a copy of all of `source`."""
-        with self._faults():
-            self._runtime.memcpyAsync(target.ptr, source.ptr, source.nbytes, _DEVICE_TO_DEVICE, self.stream.ptr)
+    def copy(self, target: Block, source: Block, offset: int = 0, nbytes: int | None = None) -> None:
+        """Enqueue a copy of the first `nbytes` (None: all) of `source` to `offset` bytes into `target`."""
+        size = source.nbytes if nbytes is None else nbytes
+        if size:
+            with self._faults():
+                place = target.ptr + offset
+                self._runtime.memcpyAsync(place, source.ptr, size, _DEVICE_TO_DEVICE, self.stream.ptr)
+
+    def scatter(self, target: int, values: Block, slots: Block) -> None:
+        """Enqueue target[slots[i]] = values[i], with float32 values and int64 slots; `slots` says how many."""
+        count = slots.nbytes // 8
+        arguments = (np.uint64(target), np.uint64(values.ptr), np.uint64(slots.ptr), np.uint64(count))
+        blocks = max(1, min(self.multiprocessors * 4, -(-count // 256)))
+        self.launch(self._own["scatter"], (blocks, 1, 1), (256, 1, 1), arguments, 0)
 
     def read(self, pointer: int, nbytes: int) -> NDArray[np.uint8]:
         """Device memory as it is now; call `wait` first."""
@@ -351,8 +369,11 @@ class CudaDevice:
 
 
 def preload_device() -> None:
-    """Import and compile what a device needs, without making a context: before a fork."""
+    """Import what a device and its baselines need, without making a context: before a fork."""
     importlib.import_module("cupy")
+    importlib.import_module("cupyx.scipy.sparse")
+    if importlib.util.find_spec("torch") is not None:
+        importlib.import_module("torch")
 
 
 _CUBINS: dict[str, bytes] = {}

@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
@@ -96,7 +96,9 @@ class GpuExecutor:
         spares: int = 2,
     ):
         self.restarts = 0
-        self.busy_s = 0.0  # that executor processes worked on requests, by their own clocks
+        self.spent_s: defaultdict[str, float] = defaultdict(
+            float
+        )  # by executor processes' own clocks: `all`, and what for
         self._wall_s = wall_s
         self._closed = False
         self._zygote = Zygote(module, Path(tempfile.mkdtemp(prefix="sparserl-gpu-")), _ENVIRONMENT)
@@ -164,10 +166,10 @@ class GpuExecutor:
     def _loop(self) -> None:
         sent: deque[_Job] = deque()
         while not self._closed:
-            if self._chores and not sent:
-                self._chores.popleft()()
-                continue
             try:
+                if self._chores and not sent and self._spare_time():
+                    self._chores.popleft()()
+                    continue
                 self._send_ahead(sent)
                 if sent:
                     answer, lasting = self._receive(sent)
@@ -184,9 +186,13 @@ class GpuExecutor:
         for job in (*sent, *self._again):
             job.future.set_exception(RuntimeError("the GPU executor is closed"))
 
+    def _spare_time(self) -> bool:
+        """Whether spares may have the device now: nobody waits, or the next fault would find no spare ready."""
+        return (self._waiting.empty() and not self._again) or all(p.device is None for p in list(self._processes)[1:])
+
     def _send_ahead(self, sent: deque[_Job]) -> None:
         """Give the active process its next requests, as many as may lie with it; wait when there is none at all."""
-        while len(sent) < _AHEAD and not (sent and self._chores):
+        while len(sent) < _AHEAD and not (sent and self._chores and self._spare_time()):
             job: _Job | None = None
             if self._again:
                 job = self._again.popleft()
@@ -231,7 +237,8 @@ class GpuExecutor:
             self._hand_over(sent)
             return lost
         answer: dict[str, Any] = message["result"]
-        self.busy_s += answer.pop("busy_s", 0.0)
+        for what, seconds in answer.pop("spent_s", {}).items():
+            self.spent_s[what] += seconds
         if answer.pop("poisoned", False):
             self._hand_over(sent)
         elif answer["status"] == "correct":

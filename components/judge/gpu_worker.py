@@ -5,9 +5,10 @@ measures the device, `prepare` makes a matrix resident, `judge` verifies a progr
 """
 
 import base64
+import contextlib
 import time
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from components.judge.baselines import Baselines
@@ -24,12 +25,14 @@ from components.judge.prepare import (
     numbered_draw,
     shuffled_case,
 )
-from components.judge.residents import TRUSTED_S, Resident
+from components.judge.residents import TRUSTED_S, Numbers, Resident
+from components.judge.sandbox import Level, confine
 from components.judge.timing import Side, doubts, duel, runs_for
 from components.judge.verify import chosen_draws, pattern_key
 from components.kernel.operators import OPERATORS
 from components.kernel.types import FormatNotApplicable, ProgramError
 
+CONFINEMENT: Level = "gpu"  # read by components/judge/zygote.py
 _RESIDENT_BYTES = 24 << 30
 _MODULES = 128  # loaded programs
 _BASELINE_DRAWS = (0, 1)
@@ -61,8 +64,10 @@ class Executor:
     def __init__(self, device: Any, make_baselines: Callable[..., Any] = Baselines) -> None:
         self.device, self._make_baselines = device, make_baselines
         self._residents: Memo[Resident] = Memo(_RESIDENT_BYTES, lambda resident: resident.nbytes)
+        self._numbers: Memo[Numbers] = Memo(_RESIDENT_BYTES // 4, lambda numbers: numbers.nbytes)
         self._baselines: Memo[Any] = Memo(_RESIDENT_BYTES // 4, lambda baselines: int(baselines.nbytes))
         self._modules: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self.spent: defaultdict[str, float] = defaultdict(float)  # seconds by what they went to, since the last answer
 
     def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
         """Make the baselines of a matrix resident."""
@@ -88,7 +93,8 @@ class Executor:
         job = job_of(request)
         where = ""
         try:
-            functions = self._load(request, job)
+            with self._spending("load"):
+                functions = self._load(request, job)
             checked, target = 0, None
             batch: list[tuple[Case, Resident, int, int]] = []
             draws = chosen_draws(job.program_hash)
@@ -106,7 +112,8 @@ class Executor:
                 else:
                     batch.append((case, resident, 0, draws[checked % 2]))
                     checked += 1
-            fault = self._verify(job, functions, batch, request["deadline_s"])
+            with self._spending("verify"):
+                fault = self._verify(job, functions, batch, request["deadline_s"])
             if fault is not None:
                 return fault
             timed: dict[str, Any] = {}
@@ -125,6 +132,14 @@ class Executor:
         note = "; ".join(filter(None, [coverage_note(job, checked), timed.pop("note", "")]))
         return {"status": "correct", "message": note, "format": str(job.program.format), **timed}
 
+    @contextlib.contextmanager
+    def _spending(self, what: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.spent[what] += time.perf_counter() - start
+
     # -- verifying -----------------------------------------------------------------------------------------------
 
     def _load(self, request: dict[str, Any], job: Job) -> dict[str, Any]:
@@ -142,8 +157,14 @@ class Executor:
         return 2 if 2 * resident.input_bytes <= _L2_SHARE * self.device.l2_bytes else 1
 
     def _resident(self, job: Job, case: Case) -> Resident:
-        key = (pattern_key(case.matrix), str(job.program.format), job.operator, job.width)
-        return self._residents.get(key, lambda: Resident(self.device, job, case))
+        pattern = (pattern_key(case.matrix), job.operator, job.width)
+
+        def make() -> Resident:
+            with self._spending("resident"):
+                numbers = self._numbers.get(pattern, lambda: Numbers(self.device, job, case))
+                return Resident(self.device, job, case, numbers)
+
+        return self._residents.get((*pattern, str(job.program.format)), make)
 
     def _verify(
         self,
@@ -159,7 +180,7 @@ class Executor:
             for at, (case, resident, arena, number) in enumerate(batch):
                 resident.restore(arena, job, case, number)
                 self._launch(case, functions, resident, arena)
-                resident.audit(at, arena, number)
+                resident.audit(at, job, case, arena, number)
             self.device.wait(deadline_s)
         except DeviceFault as fault:
             if not fault.poisoned:  # the driver refused a launch
@@ -170,7 +191,7 @@ class Executor:
                 "status": fault.status, "message": fault.message, "poisoned": True, "failed_on": batch[at][0].name
             }  # fmt: skip
         for found, (case, resident, arena, number) in zip(self.device.audits(len(batch)), batch, strict=True):
-            wrong = resident.verdict(found, arena, number, job.width)
+            wrong = resident.verdict(found, job, case, arena, number)
             if wrong is not None:
                 again = self._once_more(job, case, functions, resident, arena, number, deadline_s)
                 return {"status": (again or wrong).status, "message": (again or wrong).message, "failed_on": case.name}
@@ -190,9 +211,9 @@ class Executor:
         self.device.reset_audits()
         resident.restore(arena, job, case, number)
         self._launch(case, functions, resident, arena)
-        resident.audit(0, arena, number)
+        resident.audit(0, job, case, arena, number)
         self.device.wait(deadline_s)
-        return resident.verdict(self.device.audits(1)[0], arena, number, job.width)
+        return resident.verdict(self.device.audits(1)[0], job, case, arena, number)
 
     def _launch(self, case: Case, functions: dict[str, Any], resident: Resident, arena: int) -> None:
         for launch in case.launches:
@@ -220,16 +241,20 @@ class Executor:
             self._launch(case, functions, resident, run % rotate)
 
         deadline_s = request["deadline_s"]
-        ours = self._side(enqueue, deadline_s)
+        with self._spending("capture"):
+            ours = self._side(enqueue, deadline_s)
         if request.get("self_duel"):
             theirs, named = self._side(enqueue, deadline_s), {"baseline": "itself"}
         else:
-            baselines = self._baselines_of(job, case, request.get("baselines"))
+            with self._spending("baselines"):
+                baselines = self._baselines_of(job, case, request.get("baselines"))
             theirs, named = baselines.best, {"baseline": baselines.best.name, "baselines": baselines.times}
         before = self.device.clocks()
-        fields = duel(self.device, ours, theirs, deadline_s * 20)
+        with self._spending("duel"):
+            fields = duel(self.device, ours, theirs, deadline_s * 20)
         after = self.device.clocks()
-        self._verify_timed(job, case, resident, ours, rotate, (second, first), deadline_s)
+        with self._spending("recheck"):
+            self._verify_timed(job, case, resident, ours, rotate, (second, first), deadline_s)
         floor_us = self._floor_us(job, case, Facts(**request["facts"]))
         throttle = ", ".join(sorted({clock.throttle for clock in (before, after) if clock.throttle}))
         speeds = (before.sm_mhz, after.sm_mhz)
@@ -263,17 +288,17 @@ class Executor:
         """Audit what the timed runs left, then replay the very graph that was timed on other numbers and audit that."""
         self.device.reset_audits()
         for arena in range(rotate):
-            resident.audit(arena, arena, numbers[arena])
+            resident.audit(arena, job, case, arena, numbers[arena])
         for arena in range(rotate):
             resident.restore(arena, job, case, numbers[1 - arena])
         ours.replay()
         for arena in range(rotate):
-            resident.audit(rotate + arena, arena, numbers[1 - arena])
+            resident.audit(rotate + arena, job, case, arena, numbers[1 - arena])
         self.device.wait(deadline_s * 5)
         for slot, found in enumerate(self.device.audits(2 * rotate)):
             arena = slot % rotate
             number = numbers[arena] if slot < rotate else numbers[1 - arena]
-            wrong = resident.verdict(found, arena, number, job.width, " (after timing)")
+            wrong = resident.verdict(found, job, case, arena, number, " (after timing)")
             if wrong is not None:
                 raise wrong
 
@@ -305,6 +330,7 @@ def handle(request: dict[str, Any], announce: Callable[[str], None]) -> dict[str
     global _EXECUTOR
     if _EXECUTOR is None:
         _EXECUTOR = Executor(CudaDevice())
+        confine(CONFINEMENT)  # a context cannot be made in confinement
     start = time.perf_counter()
     device: CudaDevice = _EXECUTOR.device
     if request["op"] == "identify":
@@ -314,4 +340,5 @@ def handle(request: dict[str, Any], announce: Callable[[str], None]) -> dict[str
     if request["op"] == "prepare":
         return _EXECUTOR.prepare(request)
     answer = _EXECUTOR.judge(request, announce)
-    return {**answer, "busy_s": time.perf_counter() - start}
+    spent, _EXECUTOR.spent = dict(_EXECUTOR.spent), defaultdict(float)
+    return {**answer, "spent_s": spent | {"all": time.perf_counter() - start}}

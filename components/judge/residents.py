@@ -4,14 +4,15 @@ An arena is restored from a pristine copy on the device before each run, so that
 hold one of several draws of numbers, always at the same addresses; an audit compares all of it afterwards.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from components.judge.device import Audit, Block, DeviceFault
-from components.judge.prepare import Buffer, Case, Job, buffers, numbered_draw
-from components.judge.verify import Draw, check_output
+from components.judge.prepare import Buffer, Case, Job, numbered_draw
+from components.judge.verify import DRAWS, Draw, check_output
 from components.kernel.operators import OPERATORS
 from components.kernel.types import BoundLaunch
 
@@ -58,6 +59,39 @@ class Layout:
         return DeviceFault("illegal_access", "wrote outside of every buffer", False)
 
 
+class Numbers:
+    """The draws of numbers of one (matrix, operator, width), on the device; every format takes its values from here."""
+
+    def __init__(self, device: Any, job: Job, case: Case) -> None:
+        self._device = device
+        self._drawn: dict[int, _Drawn] = {}
+        drawn = numbered_draw(job, case, 0)
+        arrays = (drawn.values, *drawn.inputs.values(), drawn.expected, drawn.bound)
+        self.nbytes = DRAWS * sum(array.nbytes for array in arrays)  # that it may come to hold
+
+    def draw(self, job: Job, case: Case, number: int) -> "_Drawn":
+        """One draw, uploaded when first asked for."""
+        if number not in self._drawn:
+            numbers, upload = numbered_draw(job, case, number), self._device.upload
+            self._drawn[number] = _Drawn(
+                numbers,
+                upload(np.ascontiguousarray(numbers.values)),
+                {name: upload(np.ascontiguousarray(array)) for name, array in numbers.inputs.items()},
+                upload(np.ascontiguousarray(numbers.expected)),
+                upload(np.ascontiguousarray(numbers.bound)),
+            )
+        return self._drawn[number]
+
+
+@dataclass(frozen=True, eq=False)
+class _Drawn:
+    numbers: Draw
+    values: Block  # float32[nnz]
+    inputs: dict[str, Block]
+    expected: Block  # float64
+    bound: Block
+
+
 class Resident:
     """One case on the device.
 
@@ -65,20 +99,30 @@ class Resident:
         device: components.judge.device.CudaDevice, or a test's.
         job: says operator and width.
         case: matrix and format.
+        numbers: of the same matrix, operator and width.
     """
 
-    def __init__(self, device: Any, job: Job, case: Case) -> None:
-        self.device = device
-        self._draws: dict[int, tuple[Draw, Block, Block, Block]] = {}
-        arrays = buffers(job, case, numbered_draw(job, case, 0))
+    def __init__(self, device: Any, job: Job, case: Case, numbers: Numbers) -> None:
+        self.device, self._numbers = device, numbers
+        arrays = [Buffer(name, array, False) for name, array in case.stored.arrays.items()]
+        drawn = numbers.draw(job, case, 0).numbers
+        arrays += [Buffer(name, np.ascontiguousarray(array).ravel(), False) for name, array in drawn.inputs.items()]
+        output: NDArray[np.float32] = np.empty(case.matrix.rows * job.width, np.float32)
+        arrays.append(Buffer(OPERATORS[job.operator].output, output, True))
         self.layout = Layout(arrays)
-        self._arenas: list[Block] = []
         self.input_bytes = sum(array.data.nbytes for array in arrays)
+        # Padding holds zero; the slots of entries are written over with each draw's values.
+        values = next(array.data for array in arrays if array.name == "values")
+        blank = [Buffer("values", np.zeros_like(values), False) if array.data is values else array for array in arrays]
+        self._base = device.upload(self.layout.image(blank))
+        self._slots = device.upload(np.ascontiguousarray(case.stored.value_slots))
+        self._pristine: dict[int, Block] = {}
+        self._arenas: list[Block] = []
 
     @property
     def nbytes(self) -> int:
         """Device memory that it may come to hold."""
-        return 6 * self.layout.size + 64 * (self.layout.output_words()[1] + 1)
+        return (3 + DRAWS) * self.layout.size + int(self._slots.nbytes)
 
     def arena(self, index: int) -> Block:
         """Arena `index`, made when first asked for."""
@@ -88,19 +132,23 @@ class Resident:
 
     def restore(self, index: int, job: Job, case: Case, number: int) -> None:
         """Enqueue the reset of an arena to draw `number`."""
-        self.device.copy(self.arena(index), self._draw(job, case, number)[1])
+        if number not in self._pristine:
+            self._pristine[number] = self._make_pristine(self._numbers.draw(job, case, number))
+        self.device.copy(self.arena(index), self._pristine[number])
 
-    def audit(self, slot: int, index: int, number: int) -> None:
+    def audit(self, slot: int, job: Job, case: Case, index: int, number: int) -> None:
         """Enqueue the audit of an arena that was restored to draw `number`."""
-        _, pristine, expected, bound = self._draws[number]
-        self.device.audit(slot, self.arena(index), pristine, self.layout.output_words(), expected, bound)
+        drawn, output = self._numbers.draw(job, case, number), self.layout.output_words()
+        self.device.audit(slot, self.arena(index), self._pristine[number], output, drawn.expected, drawn.bound)
 
     def arguments(self, index: int, launch: BoundLaunch) -> tuple[Any, ...]:
         """A launch's arguments with names turned into addresses of one arena."""
         base = self.arena(index).ptr
         return tuple(np.uint64(base + self.layout.offsets[a]) if isinstance(a, str) else a for a in launch.arguments)
 
-    def verdict(self, found: Audit, index: int, number: int, width: int, when: str = "") -> DeviceFault | None:
+    def verdict(
+        self, found: Audit, job: Job, case: Case, index: int, number: int, when: str = ""
+    ) -> DeviceFault | None:
         """What an audit's answer means, in words; None when all was well."""
         if found.changed_word is not None:
             return self.layout.blame(found.changed_word)
@@ -108,20 +156,15 @@ class Resident:
             return None
         first, words = self.layout.output_words()
         output = self.device.read(self.arena(index).ptr + 4 * first, 4 * words).view(np.float32)
-        mismatch = check_output(output, self._draws[number][0], width)
-        text = f"element {found.bad_element} is off" if mismatch is None else mismatch.describe(width)
+        mismatch = check_output(output, self._numbers.draw(job, case, number).numbers, job.width)
+        text = f"element {found.bad_element} is off" if mismatch is None else mismatch.describe(job.width)
         return DeviceFault("wrong", text + when, False)
 
-    def _draw(self, job: Job, case: Case, number: int) -> tuple[Draw, Block, Block, Block]:
-        if number not in self._draws:
-            numbers = numbered_draw(job, case, number)
-            image = self.layout.image(buffers(job, case, numbers))
-            uploads = (image, np.ascontiguousarray(numbers.expected), np.ascontiguousarray(numbers.bound))
-            pristine, expected, bound = (self.device.upload(array) for array in uploads)
-            self._draws[number] = (numbers, pristine, expected, bound)
-        return self._draws[number]
-
-
-def output_name(job: Job) -> str:
-    """The buffer that a job's program writes."""
-    return OPERATORS[job.operator].output
+    def _make_pristine(self, drawn: _Drawn) -> Block:
+        """What an arena holds before a run on one draw, put together on the device."""
+        block: Block = self.device.alloc(self.layout.size)
+        self.device.copy(block, self._base)
+        self.device.scatter(block.ptr + self.layout.offsets["values"], drawn.values, self._slots)
+        for name, array in drawn.inputs.items():
+            self.device.copy(block, array, self.layout.offsets[name], self.layout.sizes[name])
+        return block

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from components.judge import limits, wire
-from components.judge.sandbox import confine
+from components.judge.sandbox import Level, confine
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
@@ -43,7 +43,8 @@ def main(arguments: list[str]) -> None:
                 pid = os.fork()
                 if pid == 0:
                     control.close()
-                    _worker(socket.socket(fileno=descriptors[0]), module.handle, folder)
+                    level: Level = getattr(module, "CONFINEMENT", "compile")
+                    _worker(socket.socket(fileno=descriptors[0]), module.handle, folder, level)
                 os.close(descriptors[0])
                 children.add(pid)
                 control.send(str(pid).encode())
@@ -67,19 +68,23 @@ def _remember_sources() -> None:
 
 
 def _worker(
-    connection: socket.socket, handle: Callable[[dict[str, Any], Callable[[str], None]], dict[str, Any]], folder: str
+    connection: socket.socket,
+    handle: Callable[[dict[str, Any], Callable[[str], None]], dict[str, Any]],
+    folder: str,
+    level: Level,
 ) -> None:
     """Answer requests until the connection closes; never returns.
 
     Whatever happens in here can read nothing but FOLDER (the matrices handed over), write nothing, reach no network and
-    start no process; see components/judge/sandbox.py.
+    start no process; see components/judge/sandbox.py, also for what level `gpu` leaves to a driver.
     """
     code = 1
     try:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the judge's to handle
         limits.prepare()
-        confine("compile", readable=[folder])
+        if level == "compile":  # level gpu: components/judge/gpu_worker.py, once it has its context
+            confine(level, readable=[folder])
         while True:
             request = wire.receive(connection)
             try:

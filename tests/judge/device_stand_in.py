@@ -13,7 +13,7 @@ from components.judge.nvml import Clocks
 class Block:
     def __init__(self, nbytes: int) -> None:
         self.bytes = np.zeros(max(nbytes, 16) + 256, np.uint8)
-        self.nbytes = max(nbytes, 16)
+        self.nbytes = nbytes
         self.ptr = (self.bytes.ctypes.data + 255) // 256 * 256
 
     def view(self, dtype: Any = np.uint8) -> np.ndarray:
@@ -53,8 +53,14 @@ class StandIn:
         block.view()[: array.nbytes] = array.ravel().view(np.uint8)
         return block
 
-    def copy(self, target: Block, source: Block) -> None:
-        target.view()[: source.nbytes] = source.view()
+    def copy(self, target: Block, source: Block, offset: int = 0, nbytes: int | None = None) -> None:
+        size = source.nbytes if nbytes is None else nbytes
+        target.view()[offset : offset + size] = source.view()[:size]
+
+    def scatter(self, target: int, values: Block, slots: Block) -> None:
+        places = slots.view(np.int64)
+        if len(places):
+            view(target, int(places.max()) + 1, np.float32)[places] = values.view(np.float32)
 
     def read(self, pointer: int, nbytes: int) -> np.ndarray:
         return view(pointer, nbytes, np.uint8).copy()

@@ -33,5 +33,5 @@ def handle(request: dict[str, Any], announce: Callable[[str], None]) -> dict[str
         "pid": os.getpid(),
         "baselines": {"library": 1.0},
         "known": request["baselines"],
-        "busy_s": 0.001,
+        "spent_s": {"all": 0.001},
     }

@@ -241,7 +241,7 @@ def test_whatever_a_program_does_to_an_executor_the_next_verdict_comes() -> None
             assert executor.restarts == round_ + 1
         first = executor.judge({"what": "good"})[0]["pid"]
         assert executor.judge({"what": "good"})[0]["pid"] == first
-        assert executor.busy_s > 0
+        assert executor.spent_s["all"] > 0
     finally:
         executor.close()
 
