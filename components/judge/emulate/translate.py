@@ -110,7 +110,7 @@ class Translator:
         self.parameter_registers: dict[tuple[int, int, bool, int], Register] = {}
         self.scopes: list[Scope] = [Scope()]
         self.slots: dict[str, str] = {}  # name of a call's .param -> unique name
-        self.slot_registers: dict[tuple[str, int], tuple[Register, int]] = {}
+        self.slot_registers: dict[str, dict[int, tuple[Register, int]]] = {}  # unique name -> offset -> (place, bytes)
         self.labels: dict[str, int] = {}
         self.fixups: list[tuple[int, str, int | None]] = []
         self.sides: list[tuple[int, list[int]]] = []  # (row that wants it, register offsets)

@@ -11,6 +11,7 @@ SPACES = {"global": layout.SP_GLOBAL, "shared": layout.SP_SHARED, "local": layou
 STRONG = {"volatile", "relaxed", "acquire", "release", "mmio"}
 IGNORED = {"ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "gpu", "sys", "cta", "weak", "noftz", "uni"}
 VECTORS = {2: ("f32", *HALF_KINDS), 4: ("f32", *HALF_KINDS), 8: ("f16", "bf16")}  # lengths of a vector atomic
+MAX_PIECES = 4096  # of one call parameter
 HALF_BYTES = {"f16": 2, "bf16": 2, "f16x2": 4, "bf16x2": 4}
 HINTS = re.compile(r"L1::(no_allocate|evict_\w+)$|L2::(64B|128B|256B|cache_hint|evict_(normal|first))$")
 
@@ -183,10 +184,7 @@ def _load_parameter(t: Translator, parts: list[str], o: list[str], letter: str, 
             raise Unsupported(f"destination {name}", t.line)
         kind = "mov.b64" if place.slot == 8 else "mov.b32"
         if match.group(1) in t.slots:
-            key = (t.slots[match.group(1)], offset)
-            if key not in t.slot_registers or t.slot_registers[key][1] != size:
-                raise Unsupported(f"parameter {match.group(1)}+{offset} read otherwise than written", t.line)
-            source = t.slot_registers[key][0]
+            source = _slot(t, t.slots[match.group(1)], offset, size)
             sign = "s" if letter == "s" else "u"
             if size < 4:
                 source = t.temporary(f"extend.{sign}{8 * size}", source)
@@ -197,16 +195,46 @@ def _load_parameter(t: Translator, parts: list[str], o: list[str], letter: str, 
         t.vector(kind, name, source)
 
 
+def _slot(t: Translator, name: str, offset: int, size: int) -> Register:
+    """Bytes of a call's parameter; other pieces than were written are put together (padding is 0)."""
+    pieces = t.slot_registers.get(name, {})
+    written = pieces.get(offset)
+    if written is not None and written[1] == size:
+        return written[0]
+    words = []
+    for start in range(offset, offset + size, 4):
+        word: Register = t.constant(0, 4)
+        for k in range(min(4, size)):
+            for first, (place, length) in pieces.items():
+                shift = start + k - first
+                if not 0 <= shift < length:
+                    continue
+                piece = place
+                if place.slot == 8:
+                    piece = t.temporary("low.b64" if shift < 4 else "high.b64", place)
+                at = t.constant(8 * (shift % 4), 4)
+                byte = t.temporary("bfe.u32", piece, at, t.constant(8, 4))
+                word = t.temporary("bfi.b32", byte, word, t.constant(8 * k, 4), t.constant(8, 4))
+                break
+        words.append(word)
+    return words[0] if size <= 4 else t.temporary("pack.b64", *words)
+
+
 def _store_parameter(t: Translator, parts: list[str], o: list[str], size: int) -> None:
     match = re.fullmatch(r"\[([\w$]+)(?:\+(-?\d+))?\]", o[0].replace(" ", ""))
     count = next((int(p[1]) for p in parts if p in ("v2", "v4")), 1)
     if match is None or match.group(1) not in t.slots:
         raise Unsupported(f"{'.'.join(parts)} {o[0]}", t.line)
     for k, name in enumerate(_values(o[1], count)):
-        key = (t.slots[match.group(1)], int(match.group(2) or 0) + k * size)
-        if key not in t.slot_registers:
-            t.slot_registers[key] = (t.allocate(8 if size == 8 else 4), size)
-        if t.slot_registers[key][1] != size:
+        pieces = t.slot_registers.setdefault(t.slots[match.group(1)], {})
+        offset = int(match.group(2) or 0) + k * size
+        if offset not in pieces:
+            overlap = any(first < offset + size and offset < first + length for first, (_, length) in pieces.items())
+            if overlap or len(pieces) >= MAX_PIECES:
+                raise Unsupported(f"parameter {match.group(1)} written in two widths or too many pieces", t.line)
+            pieces[offset] = (t.allocate(8 if size == 8 else 4), size)
+        place, length = pieces[offset]
+        if length != size:
             raise Unsupported(f"parameter {match.group(1)} written in two widths", t.line)
         source = t.operand(name, "b64" if size == 8 else "b32")
-        t.vector("mov.b64" if size == 8 else "mov.b32", t.slot_registers[key][0], source)
+        t.vector("mov.b64" if size == 8 else "mov.b32", place, source)
