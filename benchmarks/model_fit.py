@@ -6,6 +6,14 @@ On a GPU host, from the project's root (neither needs a settings file; `collect`
     python benchmarks/model_fit.py measure $set --out measured.json    # the judge's times
     python benchmarks/model_fit.py collect $set --out counters.json    # the interpreter's counters; needs no GPU
 
+and then anywhere
+
+    python benchmarks/model_fit.py fit --counters counters.json --measured measured.json --out DIR
+
+`fit` prints the constants for components/judge/model_constants.py, and writes model_pairs.json (the joined table) and
+model_fit.json (the figures) to DIR. Constants are fitted on every second matrix, without the kernels that are of no
+family; the figures on the others are the ones to quote.
+
 `measure` and `collect` take the same programs (`chosen_programs`) and matrices (`chosen_matrices`) when given the same
 --programs, --spmm-programs, --limit and --max-nnz. Run both with the same version of NVRTC, best on one host: pairs
 whose compiled code differs (`code_hash`) are left out of the fit.
@@ -24,14 +32,29 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from scipy.optimize import least_squares
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
+from model_figures import (  # noqa: E402
+    Bools,
+    Floats,
+    Pairs,
+    by_family,
+    figures,
+    held_out_matrices,
+    join,
+    load_table,
+    read_pairs,
+)
 from model_fit_kernels import outside_kernels  # noqa: E402
 
 from components.errors import UserError  # noqa: E402
-from components.files import sha256_text, write_json  # noqa: E402
+from components.files import sha256_text, write_json, write_text  # noqa: E402
+from components.judge.model_constants import Constants  # noqa: E402
 from components.kernel.families import all_programs, spread  # noqa: E402
 from components.matrix.generate import generate  # noqa: E402
 from components.matrix.load import load_matrix  # noqa: E402
@@ -242,6 +265,101 @@ def _counted(task: tuple[Entry, str]) -> list[dict[str, Any]]:
     return rows
 
 
+# -- fit ------------------------------------------------------------------------------------------------------------
+
+# (start, least, most) of each constant; shares and rates of published figures stay near them.
+_RANGES: dict[str, tuple[float, float, float]] = {
+    "launch_us": (1.1, 0.3, 3), "next_launch_us": (0.5, 0.05, 3), "l1_cycles": (38, 20, 80),
+    "l2_share": (0.9, 0.5, 1.6), "dram_share": (0.6, 0.1, 1.5), "line_cycles": (1, 0.05, 8),
+    "sector_cycles": (1, 0.05, 8), "shared_cycles": (25, 5, 60), "bank_cycles": (2, 0.1, 8),
+    "step_cycles": (2.5, 0.5, 8),
+    "sync_cycles": (25, 5, 60), "barrier_cycles": (30, 5, 200), "tail": (0.5, 0.05, 1), "issue_cycles": (0.35, 0.2, 2),
+    "lookup_cycles": (0.7, 0.1, 4), "fill_cycles": (1, 0.25, 4), "block_cycles": (120, 5, 600),
+    "warp_cycles": (10, 0.5, 60), "l2_rate": (0.8, 0.4, 1.5), "dram_rate": (0.88, 0.5, 1.0),
+    "atomic_cycles": (1, 0.05, 50), "lost": (0.5, 0.01, 2), "norm": (2.5, 1, 8),
+}  # fmt: skip
+
+
+def fitted(pairs: Pairs, chosen: Bools) -> Constants:
+    """The constants that meet the chosen pairs best: soft-L1 loss of log ratios, every family with the same weight."""
+    names = list(_RANGES)
+    low, high = (np.log([_RANGES[name][side] for name in names]) for side in (1, 2))
+    counts = {name: int((pairs.family[chosen] == name).sum()) for name in np.unique(pairs.family[chosen])}
+    weights = np.sqrt(chosen.sum() / len(counts) / np.array([counts[name] for name in pairs.family[chosen]]))
+
+    def off(logs: Floats) -> Floats:
+        k = Constants(**dict(zip(names, np.exp(logs), strict=True)))
+        ratios: Floats = np.log(pairs.modelled(k) / pairs.time_us)[chosen] * weights
+        return ratios
+
+    start = np.log([_RANGES[name][0] for name in names])
+    answer = least_squares(off, start, bounds=(low, high), loss="soft_l1", f_scale=0.05, x_scale="jac", max_nfev=300)
+    return Constants(**{name: float(f"{value:.4g}") for name, value in zip(names, np.exp(answer.x), strict=True)})
+
+
+def fit(arguments: argparse.Namespace) -> None:
+    """Fit the constants on half of the matrices and write how well they do on the others."""
+    counters, measured = (load_table(path) for path in (arguments.counters, arguments.measured))
+    table = join(counters, measured)
+    pairs = read_pairs(table)
+    held = held_out_matrices(pairs)
+    test = np.isin(pairs.matrix, held)
+    known = pairs.family != "outside"
+    constants = fitted(pairs, ~test & known)
+    modelled = pairs.modelled(constants)
+    result: dict[str, Any] = {
+        "measured": {name: measured.get(name) for name in ("arch", "compiler", "machine")},
+        "counters": {name: counters.get(name) for name in ("arch", "compiler")},
+        "pairs": len(pairs.program),
+        "split": "constants fitted on every second matrix by median measured time, without `outside` kernels",
+        "held_out_matrices": held,
+        "constants": asdict(constants),
+        "train": figures(pairs, modelled, ~test & known),
+        "held_out": figures(pairs, modelled, test),
+        "held_out_by_family": by_family(pairs, modelled, test),
+        "train_by_family": by_family(pairs, modelled, ~test & known),
+        "leave_one_family_out": left_out(pairs, test, known),
+        "other_splits": other_splits(pairs, known),
+    }
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    write_json(arguments.out / "model_fit.json", result)
+    write_table(arguments.out / "model_pairs.json", table)
+    print(json.dumps({name: result[name] for name in ("constants", "train", "held_out", "other_splits")}, indent=2))
+    for name in ("held_out_by_family", "leave_one_family_out"):
+        print(name)
+        for family, found in result[name].items():
+            short = {key: None if value is None else round(value, 3) for key, value in found.items()}
+            print(f"  {family:15} {short}")
+
+
+def left_out(pairs: Pairs, test: Bools, known: Bools) -> dict[str, dict[str, float | int | None]]:
+    """Each family on the held-out matrices, by constants fitted without it on the others."""
+    found = {}
+    for family in np.unique(pairs.family[known]):
+        without = fitted(pairs, ~test & known & (pairs.family != family))
+        found[str(family)] = figures(pairs, pairs.modelled(without), test & (pairs.family == family))
+    return found
+
+
+def other_splits(pairs: Pairs, known: Bools, count: int = 4) -> list[dict[str, float | int | None]]:
+    """Figures on the held-out half of random halves of the matrices: how much the one that is quoted owes to chance."""
+    found = []
+    for seed in range(count):
+        names = np.random.default_rng(seed).permutation(np.unique(pairs.matrix))
+        test = np.isin(pairs.matrix, names[: len(names) // 2])
+        found.append(figures(pairs, pairs.modelled(fitted(pairs, ~test & known)), test))
+    return found
+
+
+def write_table(path: Path, table: dict[str, Any]) -> None:
+    """The table of pairs, a row a line."""
+    parts = [f'"{name}": {json.dumps(table[name])}' for name in ("pairs_columns", "launches_columns")]
+    for name in ("pairs", "launches"):
+        lines = ",\n".join(json.dumps(row, separators=(",", ":")) for row in table[name])
+        parts.append(f'"{name}": [\n{lines}\n]')
+    write_text(path, "{" + ",\n".join(parts) + "}\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
@@ -260,6 +378,11 @@ def main() -> None:
         else:
             command.add_argument("--arch", default="sm_90")
         command.set_defaults(action=action)
+    command = commands.add_parser("fit", help=fit.__doc__)
+    command.add_argument("--counters", type=Path, required=True)
+    command.add_argument("--measured", type=Path, required=True)
+    command.add_argument("--out", type=Path, required=True, help="folder")
+    command.set_defaults(action=fit)
     arguments = parser.parse_args()
     arguments.action(arguments)
 

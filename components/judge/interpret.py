@@ -23,7 +23,7 @@ from components.judge.model_time import (
     LaunchShape,
     architecture,
     bytes_moved,
-    estimate_launch_us,
+    estimate_us,
     launch_problem,
 )
 from components.judge.prepare import Buffer, Case, Job, buffers, cases, coverage_note, draws
@@ -195,7 +195,7 @@ def _times(case: Case, emulated: Emulation, resources: dict[str, Resources], arc
     counted = list(zip(emulated.traffic, shapes, strict=True))
     return {
         "timing": "modelled",
-        "time_us": sum(estimate_launch_us(machine, counts, shape) for counts, shape in counted),
+        "time_us": estimate_us(machine, counted),
         "bytes_moved": sum(bytes_moved(counts) for counts, _ in counted),
         "shared_bytes": max((shape.shared_bytes for shape in shapes), default=0),
         "convert_us": case.stored.convert_us,

@@ -1,29 +1,38 @@
-"""Modelled kernel time on a named GPU from what the interpreter counted: uncalibrated, it orders kernels.
+"""Modelled kernel time on a named GPU from what the interpreter counted, with constants fitted to measurements.
 
-A roofline with latency terms, after Williams, Waterman and Patterson, "Roofline" (CACM 52(4), 2009), and Little's law
-for latency-bound kernels (Volkov, "Understanding Latency Hiding on GPUs", UC Berkeley, 2016). The time of a launch is
-its slowest resource, plus a part of the second slowest for imperfect overlap, plus the launch itself. Figures of the
-machines are NVIDIA's published ones; the efficiency constants below are common measured shares of peak and have not
-been fitted.
+Calibrated on H200 measurements (benchmarks/model_fit.py; the figures on pairs that were held out are in
+benchmarks/results/nvidia-h200/model_fit.json). sm_80 and sm_100 are transferred, not measured: their published clocks,
+latencies and bandwidths with the efficiencies that the H200 reached.
+
+What a launch takes is the empty launch plus a smooth maximum (a p-norm) of what can hold it up:
+
+* the critical path: the longest chain of dependent loads, instructions and barriers of a block, or of all the blocks
+  that one place on a multiprocessor gets in turn. Latency-bound time is latency times rounds of loads in flight
+  together (Little's law; Volkov, "Understanding Latency Hiding on GPUs", UC Berkeley, 2016); blocks in waves follow
+  the makespan of list scheduling (Graham, SIAM J. Appl. Math. 17(2), 1969);
+* each throughput of the busiest multiprocessor: instructions issued, lines looked up in L1, sectors exchanged with L2,
+  blocks started; and of the whole chip: bytes through L2 and DRAM, atomics. This is a roofline (Williams, Waterman and
+  Patterson, CACM 52(4), 2009) with ceilings for the multiprocessor added.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from components.errors import UserError
+from components.judge.model_constants import CALIBRATED, Constants
 
 if TYPE_CHECKING:  # the judge's own process never loads the interpreter
     from components.judge.emulate.machine import Traffic
 
-LAUNCH_US = 2.0  # a kernel in a replayed graph, with its dependency on the one before
+LAUNCH_US = CALIBRATED.launch_us  # of an empty kernel in a replayed graph
 _SECTOR = 32  # bytes, the unit of cache traffic since Volta
-_DRAM_SHARE, _L2_SHARE, _ISSUE_SHARE = 0.88, 0.80, 0.70  # of peak that real kernels reach
-_OVERLAP = 0.25  # of the second slowest resource that does not hide behind the slowest
-_PARALLEL_LOADS = 2.5  # independent loads in flight per warp
-_SATURATING_WARPS = 32  # resident warps per SM that reach full bandwidth
+_LINE = 128  # bytes
 _L2_USABLE = 0.8  # of the L2 before re-read data falls out
-_ATOMICS_PER_SM_CLOCK = 0.5  # sectors
+_L1_BYTES = 256 * 1024  # L1 and shared memory of a multiprocessor
 
 
 @dataclass(frozen=True)
@@ -95,41 +104,135 @@ def resident_blocks(machine: Architecture, shape: LaunchShape) -> int:
     return max(1, min(limits))
 
 
-def estimate_launch_us(machine: Architecture, counts: "Traffic", shape: LaunchShape) -> float:
-    """Modelled time of one launch with warm caches, in microseconds.
+@dataclass(frozen=True)
+class Work:
+    """What a launch asks of the machine: numbers, or float64 arrays of one length for many launches at once."""
+
+    blocks: Any
+    warps_per_block: Any
+    resident: Any  # blocks on a multiprocessor at a time
+    # totals, then what the busiest multiprocessor gets when blocks are dealt out in turn
+    instructions: Any
+    lines: Any  # distinct 128-byte lines of each request, and wavefronts of shared memory
+    sectors: Any  # 32 bytes, between L1 and L2
+    sm_instructions: Any
+    sm_lines: Any
+    sm_sectors: Any
+    sm_blocks: Any
+    footprint: Any  # distinct sectors
+    atomic_sectors: Any
+    lost_sectors: Any  # found in L1 by a warp that runs alone, pushed out by its neighbours
+    longest: Any  # of the block with the longest chain: the fields of records.Chain
+    chains: Any  # of each block's longest, summed; likewise
+
+
+def work_of(machine: Architecture, counts: "Traffic", shape: LaunchShape) -> Work:
+    """What one launch asks of `machine`."""
+    warps = math.ceil(shape.threads / 32)
+    resident = resident_blocks(machine, shape)
+    here = min(resident, math.ceil(shape.blocks / machine.sms))
+    # A warp comes back to the lines of its last loads (of two arrays), if its neighbours' have not pushed them out.
+    requests = counts.load_requests + counts.store_requests + counts.atomic_requests
+    wanted = 2 * here * warps * counts.wavefronts / max(1, requests) * _LINE
+    room = _L1_BYTES - here * (shape.shared_bytes + 1024)
+    pushed_out = max(0.0, 1 - room / wanted) if wanted else 0.0
+    return Work(
+        blocks=shape.blocks,
+        warps_per_block=warps,
+        resident=resident,
+        instructions=counts.warp_instructions,
+        lines=counts.wavefronts + counts.shared_wavefronts,
+        sectors=counts.l1_missed_sectors + counts.store_sectors + counts.atomic_sectors,
+        sm_instructions=counts.sm_instructions,
+        sm_lines=counts.sm_lines,
+        sm_sectors=counts.sm_sectors,
+        sm_blocks=counts.sm_blocks,
+        footprint=counts.cold_sectors,
+        atomic_sectors=counts.atomic_sectors,
+        lost_sectors=pushed_out * (counts.load_sectors - counts.l1_missed_sectors),
+        longest=tuple(getattr(counts.longest, name) for name in CHAIN),
+        chains=tuple(getattr(counts.blocks_sum, name) for name in CHAIN),
+    )
+
+
+CHAIN = (
+    "rounds", "missed_rounds", "lines", "missed_sectors", "shared_rounds", "shared_wavefronts", "instructions",
+    "warp_syncs", "barriers",
+)  # fmt: skip
+
+
+def hold_ups(machine: Architecture, work: Work, k: Constants = CALIBRATED) -> dict[str, Any]:
+    """What can hold a launch up, each in cycles of the multiprocessor's clock.
 
     Args:
         machine: from `architecture`.
-        counts: traffic of that launch.
-        shape: its blocks and resources.
+        work: numbers or arrays; what comes back is of the same kind.
+        k: the fitted constants.
     """
-    resident = resident_blocks(machine, shape)
-    warps_per_block = math.ceil(shape.threads / 32)
-    busy_sms = max(1, min(machine.sms, shape.blocks))
-    footprint = counts.cold_sectors * _SECTOR
-    l2_bytes = (counts.l1_missed_sectors + counts.store_sectors + 2 * counts.atomic_sectors) * _SECTOR
-    usable_l2 = machine.l2_mb * 1e6 * _L2_USABLE
-    evicted = max(0.0, 1.0 - usable_l2 / footprint) if footprint else 0.0
-    dram_bytes = (footprint if footprint > usable_l2 else 0) + evicted * max(0, l2_bytes - footprint)
-    # Too few warps cannot pull the whole bandwidth.
-    filling = shape.blocks * warps_per_block / (machine.sms * min(resident * warps_per_block, _SATURATING_WARPS))
-    parallel = min(1.0, max(0.05, filling))
-    waves = max(1.0, shape.blocks / (machine.sms * resident))
-    loads_per_warp = counts.sum_warp_loads / max(1, counts.warps)
-    latency_us = (machine.dram_latency if dram_bytes else machine.l2_latency) / machine.clock_mhz
-    cycles_us = 1.0 / (busy_sms * machine.clock_mhz)
-    costs = sorted(
-        (
-            dram_bytes / (machine.dram_gbps * 1e3 * _DRAM_SHARE * parallel),
-            l2_bytes / (machine.l2_gbps * 1e3 * _L2_SHARE * parallel),
-            (counts.wavefronts + counts.shared_wavefronts) * cycles_us,
-            counts.warp_instructions * cycles_us / 4 / _ISSUE_SHARE,
-            counts.atomic_sectors / (machine.sms * _ATOMICS_PER_SM_CLOCK * machine.clock_mhz),
-            waves * loads_per_warp / _PARALLEL_LOADS * latency_us,
-            counts.max_warp_loads / _PARALLEL_LOADS * latency_us,
+    footprint = work.footprint * _SECTOR
+    usable = machine.l2_mb * 1e6 * _L2_USABLE
+    evicted = np.clip(footprint / usable - 1, 0, 1)  # share of the L2's reads that go on to DRAM
+    missed_cycles = k.l2_share * machine.l2_latency + evicted * k.dram_share * machine.dram_latency
+
+    def path(chain: Any) -> Any:
+        rounds, missed, lines, sectors, shared, banks, steps, syncs, barriers = chain
+        return (
+            k.l1_cycles * (rounds - missed)
+            + missed_cycles * missed
+            + k.line_cycles * lines
+            + k.sector_cycles * sectors
+            + k.shared_cycles * shared
+            + k.bank_cycles * banks
+            + k.step_cycles * steps
+            + k.sync_cycles * syncs
+            + k.barrier_cycles * barriers
+        )
+
+    places = work.resident * machine.sms
+    waves = work.blocks > places  # blocks then go where there is room: every multiprocessor gets its share
+
+    def busiest(total: Any, most: Any) -> Any:
+        return np.where(waves, total / machine.sms, most)
+
+    longest = path(work.longest)
+    in_turn = path(work.chains) / places + k.tail * longest
+    sectors = work.sectors + k.lost * work.lost_sectors
+    more = sectors / np.maximum(1, work.sectors)
+    bytes_per_cycle = 1e3 / machine.clock_mhz  # of a rate in GB/s
+    return {
+        "path": np.where(waves, np.maximum(longest, in_turn), longest),
+        "issue": k.issue_cycles * busiest(work.instructions, work.sm_instructions),
+        "lookup": k.lookup_cycles * busiest(work.lines, work.sm_lines),
+        "fill": k.fill_cycles * more * busiest(work.sectors, work.sm_sectors),
+        "blocks": (k.block_cycles + k.warp_cycles * work.warps_per_block) * busiest(work.blocks, work.sm_blocks),
+        "l2": sectors * _SECTOR / (k.l2_rate * machine.l2_gbps * bytes_per_cycle),
+        "dram": evicted * sectors * _SECTOR / (k.dram_rate * machine.dram_gbps * bytes_per_cycle),
+        "atomics": k.atomic_cycles * work.atomic_sectors / machine.sms,
+    }
+
+
+def launch_us(machine: Architecture, work: Work, first: Any = True, k: Constants = CALIBRATED) -> Any:
+    """Modelled time of a launch (or of many) with warm caches, in microseconds.
+
+    Args:
+        machine: from `architecture`.
+        work: numbers or arrays.
+        first: whether it is its program's first kernel; bool or bool array.
+        k: the fitted constants.
+    """
+    parts = np.stack([np.asarray(part, np.float64) for part in hold_ups(machine, work, k).values()])
+    cycles = np.sum(parts**k.norm, axis=0) ** (1 / k.norm)
+    return np.where(first, k.launch_us, k.next_launch_us) + cycles / machine.clock_mhz
+
+
+def estimate_us(machine: Architecture, launches: "Sequence[tuple[Traffic, LaunchShape]]") -> float:
+    """Modelled time of a program's launches, one after the other, with warm caches, in microseconds."""
+    return float(
+        sum(
+            launch_us(machine, work_of(machine, counts, shape), number == 0)
+            for number, (counts, shape) in enumerate(launches)
         )
     )
-    return LAUNCH_US + costs[-1] + _OVERLAP * costs[-2]
 
 
 def bytes_moved(counts: "Traffic") -> int:

@@ -1,6 +1,6 @@
-"""The arithmetic of checks, the adversarial set, the time model, timing statistics and rendering."""
+"""The arithmetic of checks, the adversarial set, timing statistics and rendering."""
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,17 +10,7 @@ from components.errors import UserError
 from components.files import sha256_text
 from components.judge import options
 from components.judge.adversarial import MIN_APPLICABLE, adversarial_matrices
-from components.judge.emulate.machine import Traffic
 from components.judge.memo import Memo
-from components.judge.model_time import (
-    ARCHITECTURES,
-    LAUNCH_US,
-    LaunchShape,
-    architecture,
-    estimate_launch_us,
-    launch_problem,
-    resident_blocks,
-)
 from components.judge.options import judge_defaults, resolve_backend
 from components.judge.render import format_verdict
 from components.judge.verdict import Status, Verdict
@@ -145,61 +135,6 @@ def test_each_format_fits_enough_of_the_set(name: str) -> None:
 def test_the_wide_matrix_is_left_out_of_wide_products() -> None:
     assert max(matrix.cols for matrix in adversarial_matrices("spmm", 16)) == 70_001
     assert max(matrix.cols for matrix in adversarial_matrices("spmm", 17)) < 65_536
-
-
-# -- modelled time
-
-
-def counted(**changes: int) -> Traffic:
-    """A small launch of 100 warps with four loads each."""
-    zero = dict.fromkeys((field.name for field in fields(Traffic)), 0)
-    small = {
-        "warp_instructions": 1_000, "l1_missed_sectors": 1_000, "cold_sectors": 1_000, "wavefronts": 1_000,
-        "max_warp_loads": 4, "sum_warp_loads": 400, "warps": 100,
-    }  # fmt: skip
-    return Traffic(**{**zero, **small, **changes})
-
-
-SHAPE = LaunchShape(blocks=4_000, threads=256, registers=32, shared_bytes=0)
-
-
-def test_occupancy_follows_the_tightest_resource() -> None:
-    h200 = architecture("sm_90")
-    assert resident_blocks(h200, SHAPE) == 8  # 64 warps over 8 a block
-    assert resident_blocks(h200, replace(SHAPE, threads=32)) == 32  # blocks
-    assert resident_blocks(h200, replace(SHAPE, registers=128)) == 2  # 65,536 registers over 32,768 a block
-    assert resident_blocks(h200, replace(SHAPE, shared_bytes=100_000)) == 2
-
-
-def test_launches_that_no_driver_accepts() -> None:
-    h200 = architecture("sm_90")
-    assert launch_problem(h200, SHAPE) is None
-    assert launch_problem(h200, replace(SHAPE, shared_bytes=232_449)) is not None
-    assert launch_problem(architecture("sm_80"), replace(SHAPE, shared_bytes=200_000)) is not None
-    assert launch_problem(h200, replace(SHAPE, threads=1_024, registers=65)) is not None
-    assert launch_problem(h200, replace(SHAPE, threads=1_024, registers=64)) is None
-
-
-def test_memory_bound_time_approaches_bytes_over_bandwidth() -> None:
-    sectors = 10**9 // 32 * 4  # 4 GB, far over any L2
-    counts = counted(l1_missed_sectors=sectors, cold_sectors=sectors, wavefronts=sectors // 4)
-    shape = replace(SHAPE, blocks=100_000)
-    for name, machine in ARCHITECTURES.items():
-        time_us = estimate_launch_us(machine, counts, shape)
-        least = 4e9 / (machine.dram_gbps * 1e3)
-        assert least < time_us < 1.7 * least, name
-    times = [estimate_launch_us(machine, counts, shape) for machine in ARCHITECTURES.values()]
-    assert times == sorted(times, reverse=True)  # each generation is faster
-
-
-def test_more_work_never_takes_less_time_and_nothing_takes_a_launch() -> None:
-    h200 = architecture("sm_90")
-    base = estimate_launch_us(h200, counted(), SHAPE)
-    assert LAUNCH_US < base < LAUNCH_US + 2
-    for field in ("warp_instructions", "l1_missed_sectors", "atomic_sectors", "wavefronts", "shared_wavefronts"):
-        assert estimate_launch_us(h200, replace(counted(), **{field: 10**7}), SHAPE) > base
-    nothing = Traffic(*[0] * len(fields(Traffic)))
-    assert estimate_launch_us(h200, nothing, replace(SHAPE, blocks=1)) == LAUNCH_US
 
 
 # -- settings, timing, text, memory
