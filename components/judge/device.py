@@ -179,6 +179,8 @@ class CudaDevice:
         self.replay_us = 0.0  # of `Facts`, once they are known
         self._done = self.cupy.cuda.Event(disable_timing=True)
         self._events: list[Any] = []
+        self._stamps = (self.cupy.cuda.Event(), self.cupy.cuda.Event())
+        self.meanwhile: Callable[[], None] | None = None  # what the host may do while the device times
 
     # -- memory --------------------------------------------------------------------------------------------------
 
@@ -314,28 +316,38 @@ class CudaDevice:
         return lambda: graph.launch(self.stream)
 
     def stopwatch(
-        self, runs: Sequence[Callable[[], None]], deadline_s: float, flush: bool = False
+        self, runs: Sequence[Callable[[], None]], deadline_s: float, flush_from: int | None = None
     ) -> NDArray[np.float64]:
         """Microseconds that each run takes between two events, all enqueued before the first wait.
 
         Args:
             runs: each enqueues work.
             deadline_s: for all of them together.
-            flush: write over the L2 before each.
+            flush_from: write over the L2 before each run from this one on.
         """
         while len(self._events) < 2 * len(runs):
             self._events.append(self.cupy.cuda.Event())
         for number, run in enumerate(runs):
-            if flush:
+            if flush_from is not None and number >= flush_from:
                 self._runtime.memsetAsync(self._flusher.ptr, number & 0xFF, self._flusher.nbytes, self.stream.ptr)
             self._events[2 * number].record(self.stream)
             run()
             self._events[2 * number + 1].record(self.stream)
+        if self.meanwhile is not None:
+            self.meanwhile()
         self.wait(deadline_s)
         elapsed = self.cupy.cuda.get_elapsed_time
         return np.array(
             [1e3 * elapsed(self._events[2 * n], self._events[2 * n + 1]) for n in range(len(runs))], np.float64
         )
+
+    def stamp(self, index: int) -> None:
+        """Enqueue time stamp 0 or 1; `stamped_us` tells the time between the two, after a wait."""
+        self._stamps[index].record(self.stream)
+
+    def stamped_us(self) -> float:
+        """Microseconds between the two stamps."""
+        return 1e3 * float(self.cupy.cuda.get_elapsed_time(*self._stamps))
 
     def clocks(self) -> Clocks:
         """Clocks and what holds them down, now."""

@@ -1,16 +1,22 @@
 """The process that holds a CUDA context and runs programs which are not trusted.
 
-Forked by components/judge/gpu.py from a process that has imported everything and made no context. Requests: `facts`
-measures the device, `prepare` makes a matrix resident, `judge` verifies a program and times it.
+Forked by components/judge/gpu.py from a process that has imported everything and made no context. Requests: `identify`
+makes the context, `facts` measures the device, `prepare` makes a matrix resident, `judge` verifies a program and times
+it.
 """
 
 import base64
 import contextlib
+import select
+import socket
 import time
-from collections import OrderedDict, defaultdict
+import traceback
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
+from components.judge import wire
 from components.judge.baselines import Baselines
 from components.judge.compile import known_architectures
 from components.judge.device import CudaDevice, DeviceFault, Facts, own_cubin, preload_device
@@ -23,6 +29,7 @@ from components.judge.prepare import (
     job_of,
     load_pattern,
     numbered_draw,
+    remember,
     shuffled_case,
 )
 from components.judge.residents import TRUSTED_S, Numbers, Resident
@@ -34,6 +41,7 @@ from components.kernel.types import FormatNotApplicable, ProgramError
 
 CONFINEMENT: Level = "gpu"  # read by components/judge/zygote.py
 _RESIDENT_BYTES = 24 << 30
+_HOST_BYTES = 6 << 30  # of converted matrices and of numbers, each
 _MODULES = 128  # loaded programs
 _BASELINE_DRAWS = (0, 1)
 _L2_SHARE = 0.5  # of the L2 that both copies of a rotated working set may fill
@@ -51,6 +59,33 @@ def _own_architecture() -> str | None:
     from components.judge.options import gpu_architecture
 
     return gpu_architecture()
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A request as far as the host alone can take it: converted, bound, nothing on the device."""
+
+    request: dict[str, Any]
+    job: Job | None = None
+    adversarial: tuple[Case, ...] = ()
+    shuffled: Case | None = None
+    target: Case | None = None
+    refused: dict[str, Any] | None = None  # the verdict on a program that comes no further
+
+
+def plan(request: dict[str, Any]) -> Plan:
+    """Work out what a request asks of the device."""
+    job = job_of(request)
+    try:
+        found = list(cases(job))
+        shuffled = shuffled_case(job)
+    except ProgramError as error:
+        return Plan(request, refused={"status": error.status, "message": error.message, "line": error.line})
+    except FormatNotApplicable as error:
+        message = f"format {job.program.format} does not fit this matrix: {error}"
+        return Plan(request, refused={"status": "contract", "message": message})
+    target = next((case for case in found if case.is_target), None)
+    return Plan(request, job, tuple(case for case in found if not case.is_target), shuffled, target)
 
 
 class Executor:
@@ -89,47 +124,46 @@ class Executor:
             announce: told the stage.
         """
         announce("check")
+        return self.run(plan(request), announce)
+
+    def run(self, planned: "Plan", announce: Callable[[str], None]) -> dict[str, Any]:
+        """What the device has to do for a request; see `judge`."""
+        request, job = planned.request, planned.job
+        if planned.refused is not None or job is None:
+            return planned.refused or {}
         self.device.replay_us = request["facts"]["replay_us"]
-        job = job_of(request)
         where = ""
         try:
             with self._spending("load"):
                 functions = self._load(request, job)
-            checked, target = 0, None
             batch: list[tuple[Case, Resident, int, int]] = []
+            target: tuple[Case, Resident] | None = None
             draws = chosen_draws(job.program_hash)
-            for case in cases(job):
+            for number, case in enumerate(planned.adversarial):
                 where = case.name
-                resident = self._resident(job, case)
-                if case.is_target:
-                    target = (case, resident)
-                    shuffled = shuffled_case(job)
-                    if shuffled is not None:
-                        batch.append((shuffled, self._resident(job, shuffled), 0, draws[1]))
-                    if self._rotation(resident) == 2:
-                        batch.append((case, resident, 1, draws[0]))
-                    batch += [(case, resident, 0, draws[0]), (case, resident, 0, draws[1])]
-                else:
-                    batch.append((case, resident, 0, draws[checked % 2]))
-                    checked += 1
+                batch.append((case, self._resident(job, case), 0, draws[number % 2]))
+            if planned.shuffled is not None:
+                where = planned.shuffled.name
+                batch.append((planned.shuffled, self._resident(job, planned.shuffled), 0, draws[1]))
+            if planned.target is not None:
+                where = planned.target.name
+                target = (planned.target, self._resident(job, planned.target))
+                if self._rotation(target[1]) == 2:
+                    batch.append((*target, 1, draws[0]))
+                batch += [(*target, 0, draws[0]), (*target, 0, draws[1])]
             with self._spending("verify"):
                 fault = self._verify(job, functions, batch, request["deadline_s"])
             if fault is not None:
                 return fault
             timed: dict[str, Any] = {}
             if target is not None:
-                where = target[0].name
                 announce("time")
                 timed = self._time(job, *target, functions, request)
         except DeviceFault as fault:
             return {
                 "status": fault.status, "message": fault.message, "poisoned": fault.poisoned, "failed_on": where or None
             }  # fmt: skip
-        except ProgramError as error:
-            return {"status": error.status, "message": error.message, "line": error.line}
-        except FormatNotApplicable as error:
-            return {"status": "contract", "message": f"format {job.program.format} does not fit this matrix: {error}"}
-        note = "; ".join(filter(None, [coverage_note(job, checked), timed.pop("note", "")]))
+        note = "; ".join(filter(None, [coverage_note(job, len(planned.adversarial)), timed.pop("note", "")]))
         return {"status": "correct", "message": note, "format": str(job.program.format), **timed}
 
     @contextlib.contextmanager
@@ -179,7 +213,11 @@ class Executor:
         try:
             for at, (case, resident, arena, number) in enumerate(batch):
                 resident.restore(arena, job, case, number)
+                if at == len(batch) - 1:  # the target, once it has run before: how long it takes, about
+                    self.device.stamp(0)
                 self._launch(case, functions, resident, arena)
+                if at == len(batch) - 1:
+                    self.device.stamp(1)
                 resident.audit(at, job, case, arena, number)
             self.device.wait(deadline_s)
         except DeviceFault as fault:
@@ -241,10 +279,11 @@ class Executor:
             self._launch(case, functions, resident, run % rotate)
 
         deadline_s = request["deadline_s"]
+        estimate_us = self.device.stamped_us()  # some 2 us more than a short program takes in a graph
         with self._spending("capture"):
-            ours = self._side(enqueue, deadline_s)
+            ours = self._side(enqueue, estimate_us)
         if request.get("self_duel"):
-            theirs, named = self._side(enqueue, deadline_s), {"baseline": "itself"}
+            theirs, named = self._side(enqueue, estimate_us), {"baseline": "itself"}
         else:
             with self._spending("baselines"):
                 baselines = self._baselines_of(job, case, request.get("baselines"))
@@ -269,10 +308,8 @@ class Executor:
             "clocks": after.to_dict(),
         }
 
-    def _side(self, enqueue: Callable[[int], None], deadline_s: float) -> Side:
-        first = self.device.graph(enqueue, 2)
-        estimate = float(self.device.stopwatch([first] * 3, deadline_s * 3)[1:].min()) / 2
-        runs = runs_for(estimate)
+    def _side(self, enqueue: Callable[[int], None], estimate_us: float) -> Side:
+        runs = runs_for(estimate_us)
         return Side("program", self.device.graph(enqueue, runs), runs, lambda: enqueue(0))
 
     def _verify_timed(
@@ -322,23 +359,58 @@ class Executor:
         return max(moved_us, facts.launch_us * len(case.launches))
 
 
-_EXECUTOR: Executor | None = None
+def serve(connection: socket.socket) -> None:
+    """Answer requests until the connection closes: make the context, confine this process, then look one ahead.
+
+    While the device times one program, the host plans what the next request asks for.
+    """
+    remember(_HOST_BYTES)
+    executor: Executor | None = None
+    planned: deque[Plan] = deque()
+
+    def look_ahead() -> None:
+        if not planned and select.select([connection], [], [], 0)[0]:
+            planned.append(_received(connection))
+
+    while True:
+        current = planned.popleft() if planned else _received(connection)
+        try:
+            if executor is None:
+                executor = Executor(CudaDevice())
+                confine(CONFINEMENT)  # a context cannot be made in confinement
+                executor.device.meanwhile = look_ahead
+            result = _answer(executor, current, lambda stage: wire.send(connection, {"stage": stage}))
+            answer: dict[str, Any] = {"result": result}
+        except wire.Closed:
+            raise
+        except Exception:
+            answer = {"bug": traceback.format_exc()}
+        wire.send(connection, answer)
 
 
-def handle(request: dict[str, Any], announce: Callable[[str], None]) -> dict[str, Any]:
-    """Answer one request; the first makes the context."""
-    global _EXECUTOR
-    if _EXECUTOR is None:
-        _EXECUTOR = Executor(CudaDevice())
-        confine(CONFINEMENT)  # a context cannot be made in confinement
+def _received(connection: socket.socket) -> Plan:
+    request = wire.receive(connection)
+    if request["op"] != "judge":
+        return Plan(request)
+    try:
+        return plan(request)
+    except Exception:
+        return Plan(request, refused={"bug": traceback.format_exc()})
+
+
+def _answer(executor: Executor, planned: Plan, announce: Callable[[str], None]) -> dict[str, Any]:
     start = time.perf_counter()
-    device: CudaDevice = _EXECUTOR.device
-    if request["op"] == "identify":
-        return {"gpu": device.name, "l2_bytes": device.l2_bytes}
-    if request["op"] == "facts":
-        return device.measure_facts().to_dict()
-    if request["op"] == "prepare":
-        return _EXECUTOR.prepare(request)
-    answer = _EXECUTOR.judge(request, announce)
-    spent, _EXECUTOR.spent = dict(_EXECUTOR.spent), defaultdict(float)
+    operation = planned.request["op"]
+    if operation == "identify":
+        return {"gpu": executor.device.name, "l2_bytes": executor.device.l2_bytes}
+    if operation == "facts":
+        facts: dict[str, Any] = executor.device.measure_facts().to_dict()
+        return facts
+    if operation == "prepare":
+        return executor.prepare(planned.request)
+    announce("check")
+    if planned.refused is not None and "bug" in planned.refused:
+        raise RuntimeError(planned.refused["bug"])
+    answer = executor.run(planned, announce)
+    spent, executor.spent = dict(executor.spent), defaultdict(float)
     return {**answer, "spent_s": spent | {"all": time.perf_counter() - start}}

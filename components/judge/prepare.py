@@ -179,6 +179,11 @@ def _check_grids(program: KernelProgram, launches: tuple[BoundLaunch, ...], matr
             raise ProgramError("launch_error", message, spec.line)
 
 
+def remember(max_bytes: int) -> None:
+    """Let this process keep so many bytes of converted matrices, and as many of numbers (256 MiB unless told)."""
+    _STORED.max_bytes = _DRAWS.max_bytes = max_bytes
+
+
 def _shuffled(matrix: SparseMatrix) -> SparseMatrix:
     rng = np.random.default_rng(int(pattern_key(matrix)[:16], 16))
     order = rng.permutation(matrix.rows)
@@ -214,6 +219,6 @@ def _bytes_of_draw(numbers: Draw) -> int:
 _ORDER_FREE = ("csr", "coo", "sell")
 _SHUFFLED: Memo[SparseMatrix] = Memo(256 << 20, lambda matrix: matrix.nnz * 20)
 _STORED: Memo[StoredMatrix | FormatNotApplicable] = Memo(
-    256 << 20, lambda stored: stored.bytes if isinstance(stored, StoredMatrix) else 64
+    256 << 20, lambda stored: stored.bytes + stored.value_slots.nbytes if isinstance(stored, StoredMatrix) else 64
 )
 _DRAWS: Memo[Draw] = Memo(256 << 20, _bytes_of_draw)

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 WARM_UPS = 20  # runs
-RUNS = 20  # in one graph of a short program
-_LONG_US = 200.0  # a replay needs not be longer than this
+RUNS = 48  # at most, in one graph
+_LONG_US = 100.0  # a replay needs not be longer than this
 _BATCH, _MAX_SAMPLES = 8, 64  # pairs
-_COLD_BATCH, _MAX_COLD = 8, 24  # pairs
+_COLD_BATCH, _MAX_COLD = 6, 24  # pairs
 # Upper over lower end of the ratio's interval: enough. A short program's launches alone vary by more.
-_NARROW, _NARROW_SHORT, _NARROW_COLD = 1.015, 1.03, 1.06
+_NARROW, _NARROW_SHORT, _NARROW_COLD = 1.02, 1.05, 1.10
 _SHORT_US = 10.0
 _BUDGET_US = 50_000.0  # of one side's replays
 _RESAMPLES = 200
@@ -100,15 +100,26 @@ def duel(device: Any, ours: Side, theirs: Side, deadline_s: float, cold: bool = 
     """Fields of a Verdict: warm and cold times of `ours`, the baseline's and their ratio.
 
     Args:
-        device: has `stopwatch(runs, deadline_s, flush)` and `replay_us`, which is taken off each replay.
+        device: has `stopwatch(runs, deadline_s, flush_from)` and `replay_us`, which is taken off each replay.
         ours: the candidate.
         theirs: the baseline.
         deadline_s: for one batch.
         cold: whether to time with a flushed L2 too.
     """
-    warm_up = [side.replay for side in (ours, theirs) for _ in range(math.ceil(WARM_UPS / side.runs))]
-    device.stopwatch(warm_up, deadline_s)
-    warm = _sample(device, ours, theirs, deadline_s, False)
+    sides, per = (ours, theirs), (ours.runs, theirs.runs)
+    warm_up = [side.replay for side in sides for _ in range(math.ceil(WARM_UPS / side.runs))]
+    replays, singles = (ours.replay, theirs.replay), (ours.once, theirs.once)
+    # The first batches of both kinds are enqueued at once, so that the device waits for nobody.
+    first = warm_up + [replays[side] for side in _turns(_BATCH)]
+    chilled = [singles[side] for side in _turns(_COLD_BATCH)] if cold else []
+    times = device.stopwatch([*first, *chilled], deadline_s, flush_from=len(first))
+    warm_pairs = _paired(times[len(warm_up) : len(first)] - device.replay_us, per)
+    cold_pairs = _paired(times[len(first) :], (1, 1))
+    warm = summarise(*warm_pairs)
+    while not _enough(warm, _NARROW_SHORT if warm.time_us < _SHORT_US else _NARROW, _MAX_SAMPLES, per):
+        times = device.stopwatch([replays[side] for side in _turns(_BATCH)], deadline_s) - device.replay_us
+        warm_pairs = np.concatenate([warm_pairs, _paired(times, per)], axis=1)
+        warm = summarise(*warm_pairs)
     fields: dict[str, Any] = {
         "time_us": warm.time_us,
         "p10_us": warm.p10_us,
@@ -120,33 +131,35 @@ def duel(device: Any, ours: Side, theirs: Side, deadline_s: float, cold: bool = 
         "samples": warm.samples,
     }
     if cold:
-        chilled = _sample(device, ours, theirs, deadline_s, True)
+        chill = summarise(*cold_pairs)
+        while not _enough(chill, _NARROW_COLD, _MAX_COLD, (1, 1)):
+            times = device.stopwatch([singles[side] for side in _turns(_COLD_BATCH)], deadline_s, flush_from=0)
+            cold_pairs = np.concatenate([cold_pairs, _paired(times, (1, 1))], axis=1)
+            chill = summarise(*cold_pairs)
         fields |= {
-            "time_cold_us": chilled.time_us,
-            "speedup_cold": chilled.speedup,
-            "speedup_cold_interval": chilled.speedup_interval,
+            "time_cold_us": chill.time_us,
+            "speedup_cold": chill.speedup,
+            "speedup_cold_interval": chill.speedup_interval,
         }
     return fields
 
 
-def _sample(device: Any, ours: Side, theirs: Side, deadline_s: float, cold: bool) -> Statistics:
-    """Pairs in alternating order until the interval is narrow, the samples are many or the budget is spent."""
-    sides = (ours.once, theirs.once) if cold else (ours.replay, theirs.replay)
-    per = (1, 1) if cold else (ours.runs, theirs.runs)
-    batch, most = (_COLD_BATCH, _MAX_COLD) if cold else (_BATCH, _MAX_SAMPLES)
-    taken: list[NDArray[np.float64]] = []
-    while True:
-        order = [side for pair in range(batch) for side in ((0, 1) if pair % 2 == 0 else (1, 0))]
-        times = device.stopwatch([sides[side] for side in order], deadline_s, flush=cold)
-        which, net = np.array(order), times if cold else times - device.replay_us
-        taken.append(np.stack([net[which == 0] / per[0], net[which == 1] / per[1]]))
-        samples = np.concatenate(taken, axis=1)
-        found = summarise(samples[0], samples[1])
-        low, high = found.speedup_interval
-        spent = samples.shape[1] * max(found.time_us * per[0], found.baseline_us * per[1])
-        narrow = _NARROW_COLD if cold else _NARROW_SHORT if found.time_us < _SHORT_US else _NARROW
-        if high / low <= narrow or samples.shape[1] >= most or spent >= _BUDGET_US:
-            return found
+def _turns(pairs: int) -> list[int]:
+    """Which side runs when: 0 1, 1 0, 0 1, ..."""
+    return [side for pair in range(pairs) for side in ((0, 1) if pair % 2 == 0 else (1, 0))]
+
+
+def _paired(times: NDArray[np.float64], per: tuple[int, int]) -> NDArray[np.float64]:
+    """float64[2, pairs] per run, from times in the order of `_turns`."""
+    which = np.array(_turns(len(times) // 2), np.int64)
+    return np.stack([times[which == 0] / per[0], times[which == 1] / per[1]])
+
+
+def _enough(found: Statistics, narrow: float, most: int, per: tuple[int, int]) -> bool:
+    """Whether the interval is narrow, the samples are many or the budget is spent."""
+    low, high = found.speedup_interval
+    spent = found.samples * max(found.time_us * per[0], found.baseline_us * per[1])
+    return high / low <= narrow or found.samples >= most or spent >= _BUDGET_US
 
 
 def doubts(fields: dict[str, Any], floor_us: float, throttle: str, clock_drift: float) -> str:

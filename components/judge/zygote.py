@@ -44,7 +44,8 @@ def main(arguments: list[str]) -> None:
                 if pid == 0:
                     control.close()
                     level: Level = getattr(module, "CONFINEMENT", "compile")
-                    _worker(socket.socket(fileno=descriptors[0]), module.handle, folder, level)
+                    handle, serve = getattr(module, "handle", None), getattr(module, "serve", None)
+                    _worker(socket.socket(fileno=descriptors[0]), handle, folder, level, serve)
                 os.close(descriptors[0])
                 children.add(pid)
                 control.send(str(pid).encode())
@@ -69,11 +70,12 @@ def _remember_sources() -> None:
 
 def _worker(
     connection: socket.socket,
-    handle: Callable[[dict[str, Any], Callable[[str], None]], dict[str, Any]],
+    handle: Callable[[dict[str, Any], Callable[[str], None]], dict[str, Any]] | None,
     folder: str,
     level: Level,
+    serve: Callable[[socket.socket], None] | None,
 ) -> None:
-    """Answer requests until the connection closes; never returns.
+    """Answer requests by the module's `handle`, or have its `serve` do so, until the connection closes; never returns.
 
     Whatever happens in here can read nothing but FOLDER (the matrices handed over), write nothing, reach no network and
     start no process; see components/judge/sandbox.py, also for what level `gpu` leaves to a driver.
@@ -85,9 +87,12 @@ def _worker(
         limits.prepare()
         if level == "compile":  # level gpu: components/judge/gpu_worker.py, once it has its context
             confine(level, readable=[folder])
+        if serve is not None:
+            serve(connection)
         while True:
             request = wire.receive(connection)
             try:
+                assert handle is not None
                 result = handle(request, lambda stage: wire.send(connection, {"stage": stage}))
                 answer: dict[str, Any] = {"result": result}
             except Exception:
