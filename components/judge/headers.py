@@ -22,11 +22,8 @@ TOOLKIT_HEADERS = ("cuda_fp16.h", "cuda_bf16.h", "math_constants.h", "vector_typ
 _KEPT: dict[str, dict[str, str]] = {}  # closures by name, from `preload_headers`
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]', re.MULTILINE)
 
-# Also one whose parts stand on several lines with comments between them.
-_ANY_INCLUDE = re.compile(
-    r"^(?:\s|/\*.*?\*/)*(?:#|%:|\?\?=)(?:\s|/\*.*?\*/)*(?:include|include_next|import)\b([^\n]*)",
-    re.MULTILINE | re.DOTALL,
-)
+_QUOTE_BEFORE_COMMENT = re.compile(r"[\"'][^\n]*?/\*")
+_ANY_INCLUDE = re.compile(r"^[ \t]*(?:#|%:|\?\?=)\s*(?:include|include_next|import)\b([^\n]*)", re.MULTILINE)
 
 _INTEGERS = """#pragma once
 typedef signed char int8_t; typedef short int16_t; typedef int int32_t; typedef long long int64_t;
@@ -111,14 +108,18 @@ OWN_HEADERS: Mapping[str, str] = {
 def unknown_include(source: str) -> tuple[int, str] | None:
     """(line, name) of the first #include that names none of the headers offered, or no literal name at all.
 
-    Line splices are undone first, so that a directive cannot hide behind one; nor can it behind a comment.
+    Line splices are undone first, so that a directive cannot hide behind one. Comments count as blanks, which may stand
+    between the parts of a directive; where a quote comes before one on its line, they are read as text as well, since
+    a compiler may then see no comment.
     """
     joined = re.sub(r"\\[ \t]*\r?\n", "", source)
-    for directive in _ANY_INCLUDE.finditer(joined):
-        name = re.match(r'\s*[<"]([^>"]+)[>"]', directive.group(1))
-        if name is None or name.group(1) not in (*OWN_HEADERS, *TOOLKIT_HEADERS):
-            number = joined.count("\n", 0, directive.start(1)) + 1
-            return number, (name.group(1) if name else directive.group(1).strip()) or "nothing"
+    blanked = re.sub(r"/\*.*?\*/", lambda match: re.sub(r"[^\n]", " ", match.group()), joined, flags=re.DOTALL)
+    for text in (blanked, joined) if _QUOTE_BEFORE_COMMENT.search(joined) else (blanked,):
+        for directive in _ANY_INCLUDE.finditer(text):
+            name = re.match(r'\s*[<"]([^>"]+)[>"]', directive.group(1))
+            if name is None or name.group(1) not in (*OWN_HEADERS, *TOOLKIT_HEADERS):
+                number = text.count("\n", 0, directive.start(1)) + 1
+                return number, (name.group(1) if name else directive.group(1).strip()) or "nothing"
     return None
 
 

@@ -18,8 +18,9 @@ _TRIGRAPHS = {"=": "#", "/": "\\", "'": "^", "(": "[", ")": "]", "!": "|", "<": 
 _RAW_STRING = re.compile(r'\b(?:u8|[uUL])?R"')
 _INVISIBLE = "\u0085\u2028\u2029\ufeff"  # line ends and a mark that some readers honour and others do not
 # Numbers come first because of their digit separators (1'000), names because a number may not begin inside one.
+# A literal that does not end on its line is a piece as well (no group for its end), so that it is read but once.
 _PIECE = re.compile(
-    r"""(?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))|\.?\d(?:[eEpP][+-]|'?[\w.])*|[^\W\d][\w$]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""",
+    r"""(?P<comment>//[^\n]*|/\*.*?(?:\*/|\Z))|\.?\d(?:[eEpP][+-]|'?[\w.])*|[^\W\d][\w$]*|"(?:\\.|[^"\\\n])*(?P<double>")?|'(?:\\.|[^'\\\n])*(?P<single>')?""",
     re.DOTALL,
 )
 _FORBIDDEN = (
@@ -95,22 +96,16 @@ def _check_shape(source: str, text: str) -> None:
             carries a directive on to the next line (a `#` may so be parted from its `include`).
     """
     for match in _PIECE.finditer(source):
-        comment = match.group("comment")
-        if comment is None or "\n" not in comment:
-            continue
-        start = match.start()
-        before = text[text.rfind("\n", 0, start) + 1 : start].lstrip()
-        if before.startswith(("#", "%:")):
-            line = source.count("\n", 0, start) + 1
-            raise ProgramError("contract", "a comment that carries a directive over its line's end", line)
-    for number, line_text in enumerate(_PIECE.sub(_blank_literal, text).split("\n"), 1):
-        if quote := re.search("[\"']", line_text):
-            raise ProgramError("contract", f"a {quote.group()} without its partner on the line", number)
-
-
-def _blank_literal(match: re.Match[str]) -> str:
-    """Literals, names and numbers become spaces, so that any quote left over has no partner."""
-    return re.sub(r"[^\n]", " ", match.group())
+        piece, start = match.group(), match.start()
+        if piece[0] in "\"'":
+            if match.group("double") is None and match.group("single") is None:
+                message = f"a {piece[0]} without its partner on the line"
+                raise ProgramError("contract", message, source.count("\n", 0, start) + 1)
+        elif match.group("comment") is not None and "\n" in piece:
+            before = text[text.rfind("\n", 0, start) + 1 : start].lstrip()
+            if before.startswith(("#", "%:")):
+                line = source.count("\n", 0, start) + 1
+                raise ProgramError("contract", "a comment that carries a directive over its line's end", line)
 
 
 def _check_directives(text: str) -> None:
@@ -130,5 +125,5 @@ def _check_directives(text: str) -> None:
         elif directive == "pragma":
             if not _PRAGMAS.match(rest):
                 raise ProgramError("contract", "a #pragma other than unroll", number)
-        elif directive not in _DIRECTIVES:
-            raise ProgramError("contract", f"directive #{directive[:24]} is not allowed", number)
+        elif directive not in _DIRECTIVES or (rest and not directive):
+            raise ProgramError("contract", f"directive #{(directive or rest)[:24]} is not allowed", number)

@@ -1,3 +1,5 @@
+import time
+
 import pytest
 
 from components.errors import UserError
@@ -10,7 +12,7 @@ from components.judge.compile import (
     known_architectures,
     read_resources,
 )
-from components.judge.headers import OWN_HEADERS, TOOLKIT_HEADERS
+from components.judge.headers import OWN_HEADERS, TOOLKIT_HEADERS, unknown_include
 from components.judge.worker import code_hash
 from components.kernel.sanitize import ALLOWED_HEADERS
 
@@ -57,6 +59,20 @@ def test_no_message_carries_text_of_another_file(tmp_path: object) -> None:
             compile_program(f"{directive}\n{SCALE}", "sm_90")
         assert "hunter2" not in caught.value.message
         assert caught.value.line == 1
+
+
+def test_an_include_is_found_behind_comments_and_quotes_and_not_inside_a_comment() -> None:
+    assert unknown_include('#/*\n*/include "x"\n') == (2, "x")
+    assert unknown_include("int a;\n/* b\n*/ # /* c */ include <x>\n") == (3, "x")
+    assert unknown_include("#define A ' /*\n#include <x>\n#define B */ '\n") == (2, "x")
+    assert unknown_include('#inc\\\nlude "x"\n') == (1, "x")
+    assert unknown_include("#define H <x>\n#include H\n") == (2, "H")
+    assert unknown_include("/*\n#include <x>\n*/\n// #include <y>\n#include <stdint.h>\n") is None
+    assert compile_program(f"/* was:\n#include <cub/cub.cuh>\n*/\n{SCALE}", "sm_90").resources
+    start = time.process_time()
+    for text in ("/**/" * 4_000, "\n" * 16_000, "/*" * 8_000, "# \n" * 5_000, "' /*" * 4_000):
+        assert unknown_include(text) is None
+    assert time.process_time() - start < 5.0
 
 
 def test_every_allowed_header_is_there() -> None:
