@@ -234,13 +234,13 @@ class GpuExecutor:
                 last = str(message["bug"]).strip().splitlines()[-1]
                 lost = {"status": "unsupported", "message": f"the GPU executor failed: {last}"}, False
         if lost is not None:
-            self._hand_over(sent)
+            self._hand_over(sent, hung=lost[0]["status"] == "timeout")
             return lost
         answer: dict[str, Any] = message["result"]
         for what, seconds in answer.pop("spent_s", {}).items():
             self.spent_s[what] += seconds
         if answer.pop("poisoned", False):
-            self._hand_over(sent)
+            self._hand_over(sent, hung=answer["status"] == "timeout")
         elif answer["status"] == "correct":
             self._remember(process, request, answer.get("baselines"))
         return answer, True
@@ -280,27 +280,40 @@ class GpuExecutor:
                     return
                 _LOG.warning("a spare GPU executor failed: %s", str(error).strip().splitlines()[-1])
                 self._processes.remove(process)
-                self._bury(process)
+                _kill(process)
+                self._reap(process)
                 self._processes.append(self._fork())
 
-    def _hand_over(self, sent: deque[_Job]) -> None:
-        """End the active process, device work and all, and let a spare take its place."""
+    def _hand_over(self, sent: deque[_Job], hung: bool) -> None:
+        """End the active process, device work and all, and let a spare take its place.
+
+        A kernel that hangs would share the device until its process is gone, so that is waited for; after a fault
+        nothing runs, and the driver may take its time to clean up.
+        """
         self.restarts += 1
         self._again.extend(list(sent)[1:])
         while len(sent) > 1:
             sent.pop()
-        self._bury(self._processes.popleft())
+        lost = self._processes.popleft()
+        _kill(lost)
+        if hung:
+            self._zygote.reap(lost.worker)
+        else:
+            self._chores.append(lambda: self._reap(lost))
         self._processes.append(self._fork())
         self._chores.append(self._prepare_spares)
 
-    def _bury(self, process: _Process) -> None:
-        process.worker.connection.close()
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process.worker.pid, signal.SIGKILL)
-        self._zygote.reap(process.worker)  # a kernel that hangs ends with it: until then it would share the device
+    def _reap(self, process: _Process) -> None:
+        self._zygote.reap(process.worker)
 
     def _fork(self) -> _Process:
         return _Process(self._zygote.spawn())
+
+
+def _kill(process: _Process) -> None:
+    process.worker.connection.close()
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process.worker.pid, signal.SIGKILL)
 
 
 def _target_key(request: dict[str, Any]) -> str:
