@@ -7,6 +7,7 @@ from dataclasses import dataclass
 BYTES = {"8": 1, "16": 2, "32": 4, "64": 8}
 MAX_CHARACTERS = 4_000_000
 MAX_VARIABLE_BYTES = 1 << 26
+MAX_VARIABLES, MAX_ENTRIES = 4096, 64  # of a module
 
 
 class Refused(Exception):
@@ -74,15 +75,18 @@ class Statement:
 
 
 _VARIABLE = re.compile(
-    r"(?:\.visible\s+|\.extern\s+|\.weak\s+|\.common\s+)*\.(shared|const|global|local)\s+"
-    r"(?:\.attribute\([^)]*\)\s*)?(?:\.align\s+(\d+)\s+)?(?:\.v([24])\s+)?\.([bsuf])(\d+)\s+([\w$.]+)\s*"
-    r"((?:\[\d*\]\s*)*)(?:=\s*([^;]*))?;"
+    r"(?:\.(?:visible|extern|weak|common)\s+){0,2}\.(shared|const|global|local)\s+"
+    r"(?:\.attribute\([^()]*\)\s*)?(?:\.align\s+(\d+)\s+)?(?:\.v([24])\s+)?\.([bsuf])(\d+)\s+([\w$.]+)\s*"
+    r"((?:\[\d*\]\s*)*)(?:=\s*([^;=]*))?;"
 )
 _PARAMETER = re.compile(
     r"\.param\s+(?:\.align\s+(\d+)\s+)?\.([bsuf])(\d+)\s*(?:\.ptr(?:\s+\.(?:global|shared|const|local))?"
     r"(?:\s+\.align\s+\d+)?)?\s*([\w$.]+)\s*(?:\[(\d+)\])?"
 )
-_FUNCTION = re.compile(r"\.(func|entry)\b\s*(?:\.noreturn\s*)?(\([^)]*\))?\s*([\w$]+)\s*(\([^)]*\))?([^;{]*)([;{])")
+_FUNCTION = re.compile(
+    r"\.(func|entry)\b\s*(?:\.noreturn\s*)?(\([^()]*\))?\s*([\w$]+)\s*(\([^()]*\))?"
+    r"((?:(?!\.func|\.entry)[^;{])*)([;{])"
+)
 _STATEMENT = re.compile(
     r"\s+|\.loc\s+(?P<file>\d+)\s+(?P<line>\d+)\s+\d+(?P<rest>[^\n]*)|\.file[^\n]*"
     r"|(?P<label>[%$\w]+)\s*:(?!:)|(?P<open>\{)|(?P<close>\})|(?P<text>[^;{}\s][^;]*);"
@@ -91,7 +95,13 @@ _STATEMENT = re.compile(
 
 def strip_comments(text: str) -> str:
     """Without // and /* */ comments."""
-    return re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.S)
+
+    def nothing(match: re.Match[str]) -> str:
+        if match.group().startswith("/*") and not match.group(1):
+            raise Unsupported("a comment without an end")
+        return ""
+
+    return re.sub(r"//[^\n]*|/\*.*?(?:(\*/)|\Z)", nothing, text, flags=re.S)
 
 
 def parse_parameters(text: str | None) -> tuple[Parameter, ...]:
@@ -196,8 +206,10 @@ def split_module(text: str) -> tuple[list[Variable], dict[str, Function], dict[s
         parts = Function(name, results, parse_parameters(second), body, threads, cluster)
         (entries if kind == "entry" else functions)[name] = parts
     outside.append(text[position:])
-    head = "\n".join(outside)
-    return [parse_variable(m.group(0)) for m in _VARIABLE.finditer(head)], functions, entries
+    found = list(_VARIABLE.finditer("\n".join(outside)))
+    if len(found) > MAX_VARIABLES or len(entries) > MAX_ENTRIES:
+        raise Unsupported(f"a module of {len(entries)} entries and {len(found)} variables")
+    return [parse_variable(m.group(0)) for m in found], functions, entries
 
 
 def _body_end(text: str, start: int) -> int:

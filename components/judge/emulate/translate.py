@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from components.judge.emulate import layout
 from components.judge.emulate.ptx_text import (
     BYTES,
+    MAX_VARIABLES,
     Function,
     Parameter,
     Statement,
@@ -39,6 +40,9 @@ CLOCKS = re.compile(r"%(clock|clock_hi|clock64|globaltimer\w*|smid|nsmid|gridid|
 MAX_INSTRUCTIONS = 200_000
 MAX_REGISTER_BYTES = 8 << 20
 MAX_DEPTH = 8
+MAX_SCOPES = 256  # open braces
+MAX_STATEMENTS, MAX_CHARACTERS = 400_000, 40_000_000  # read for one entry, calls expanded
+MAX_NAME = 1024  # characters of a register's name
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,8 @@ class Scope:
         """The declared type, or None."""
         if name in self.exact:
             return self.exact[name]
+        if len(name) > MAX_NAME:
+            return None
         match = re.fullmatch(r"(%?[A-Za-z_$][\w$]*?)(\d+)", name)
         if match and match.group(1) in self.ranges and int(match.group(2)) < self.ranges[match.group(1)][0]:
             return self.ranges[match.group(1)][1]
@@ -117,6 +123,7 @@ class Translator:
         self.tables: dict[str, list[str]] = {}
         self.sealed: set[int] = set()  # rows in front of which `.pragma "nounroll"` stands
         self.prefix, self.depth, self.calls = "", 0, 0
+        self.statements, self.characters = 0, 0
         self.line: int | None = None
         self.true = self.allocate(1)
         self.false = self.allocate(1)
@@ -349,7 +356,11 @@ class Translator:
     def body(self, text: str) -> None:
         """Translate the statements of a function body."""
         pending: str | None = None
+        self.characters += len(text)
         for statement in statements(text):
+            self.statements += 1
+            if self.statements > MAX_STATEMENTS or self.characters > MAX_CHARACTERS or len(self.scopes) > MAX_SCOPES:
+                raise Unsupported("a program too long or too deep", self.line)
             self.line = statement.line if statement.line is not None else self.line
             if statement.kind == "label":
                 self.labels[self.prefix + statement.text] = len(self.rows)
@@ -369,10 +380,11 @@ class Translator:
         if text.startswith(".reg"):
             self.scopes[-1].declare(text)
         elif text.startswith(".param"):
-            match = re.search(r"([\w$]+)(?:\[\d+\])?$", text)
-            if match:
-                self.calls += 1
-                self.slots[match.group(1)] = f"{match.group(1)}#{self.calls}"
+            match = re.fullmatch(r"\.param\s+(?:\.align\s+\d+\s+)?\.\w+\s+([\w$]+)\s*(?:\[\d+\])?", text)
+            if match is None:
+                raise Unsupported(text[:60], self.line)
+            self.calls += 1
+            self.slots[match.group(1)] = f"{match.group(1)}#{self.calls}"
         elif text.startswith(".branchtargets") and label is not None:
             self.tables[self.prefix + label] = [self.prefix + t.strip() for t in text.split(None, 1)[1].split(",")]
         elif text.startswith((".shared", ".local")):
@@ -384,6 +396,9 @@ class Translator:
 
     def variable(self, variable: Variable) -> None:
         """Place a function-scope variable."""
+        if len(self.variables) > MAX_VARIABLES:
+            raise Unsupported("too many variables", self.line)
+        self.variables = dict(self.variables)  # a caller's table stays as it is
         if variable.space == "shared":
             self.shared_static = -(-self.shared_static // variable.align) * variable.align
             self.variables[variable.name] = ("shared", self.shared_static)
@@ -431,7 +446,6 @@ class Translator:
         formal = [*function.results, *function.parameters]
         self.slots = {f.name: self.slots[a] for f, a in zip(formal, [*results, *arguments], strict=True)}
         self.scopes, self.prefix, self.depth = [Scope()], f"c{self.calls}:", self.depth + 1
-        self.variables = dict(self.variables)
         self.body(function.body)
         self.scopes, self.slots, self.prefix, self.guard, self.variables, self.line = saved
         self.depth -= 1

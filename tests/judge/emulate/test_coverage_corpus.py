@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from components.judge.compile import compile_program
-from components.judge.emulate.machine import EmuBuffer, Emulation, EmuLaunch, load_ptx, run
+from components.judge.emulate.machine import EmuBuffer, Emulation, EmulatorLimits, EmuLaunch, load_ptx, run
 from tests.judge.emulate.coverage_base import CoverageKernel
 from tests.judge.emulate.coverage_kernels import KERNELS
 
@@ -18,8 +18,8 @@ def ptx_of(source: str, arch: str) -> str:
     return source if source.startswith(".version") else compile_program(source, arch).ptx
 
 
-def run_kernel(kernel: CoverageKernel, arch: str) -> tuple[Emulation, Any]:
-    """Run it on the interpreter; the outcome and y."""
+def run_ptx(kernel: CoverageKernel, ptx: str, limits: EmulatorLimits | None = None) -> tuple[Emulation, Any]:
+    """Run PTX as the kernel's launch says; the outcome and y."""
     y = np.zeros_like(kernel.expected) if kernel.before is None else kernel.before.copy()
     buffers, args = [], []
     for number, value in enumerate(kernel.inputs):
@@ -30,7 +30,7 @@ def run_kernel(kernel: CoverageKernel, arch: str) -> tuple[Emulation, Any]:
             args.append(value)
     buffers.append(EmuBuffer("y", y, writable=True, initialised=kernel.before is not None))
     launch = EmuLaunch("k", (kernel.grid, 1, 1), (kernel.block, 1, 1), kernel.shared, (*args, "y"))
-    return run(load_ptx(ptx_of(kernel.source, arch)), [launch], buffers), y
+    return run(load_ptx(ptx), [launch], buffers, limits), y
 
 
 CASES = [(kernel, arch) for kernel in KERNELS for arch in kernel.archs]
@@ -38,7 +38,7 @@ CASES = [(kernel, arch) for kernel in KERNELS for arch in kernel.archs]
 
 @pytest.mark.parametrize(("kernel", "arch"), CASES, ids=[f"{k.name}-{a}" for k, a in CASES])
 def test_kernel(kernel: CoverageKernel, arch: str) -> None:
-    result, y = run_kernel(kernel, arch)
+    result, y = run_ptx(kernel, ptx_of(kernel.source, arch))
     assert (result.status, result.message) == ("ok", "")
     if kernel.rtol:
         kind = kernel.view or y.dtype
