@@ -113,9 +113,9 @@ def track(
                     if clash and strong == 0:
                         return fault(state, layout.FAULT_RACE_WAR, number, lane, index, offset, size)
                 flag = 1 if op == layout.OP_ATOM else 0
-                if flag and not atomic and shared == 0 and last != 0 and last >> 11 >= block0:
-                    # A plain store of this block stays on record, so that another block's atomic on it is found; the
-                    # atomic counts as a read, so that a later plain store is.
+                if flag and not atomic and last != 0 and last >> 11 >= block0:
+                    # A plain store of this block stays on record, so that the atomic of a thread that it is not ordered
+                    # with is found; this atomic counts as a read, so that a later plain store is.
                     many = 0
                     if when >= epoch and when >= block0 and ((reader & 1023) >> 5 != number or (reader >> 10) & 1):
                         many = 1

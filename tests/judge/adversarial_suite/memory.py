@@ -292,6 +292,19 @@ RACES: dict[str, Hostile] = {
             block="32",
         ),
     ),
+    "cleared-without-barrier": hostile(
+        "missing barrier",
+        _NOW_AND_THEN,
+        _block("__shared__ float a; if (t == 0) a = 0.f; atomicAdd(&a, s); __syncthreads(); if (t == 0) y[r] = a;"),
+    ),
+    "read-without-barrier": hostile(
+        "missing barrier",
+        _NOW_AND_THEN,
+        _block("__shared__ float a; if (t == 0) a = 0.f; __syncthreads(); atomicAdd(&a, s); if (t == 0) y[r] = a;"),
+    ),
+    "result-cleared-without-barrier": hostile(
+        "missing barrier", _NOW_AND_THEN, _block("if (t == 0) y[r] = 0.f; if (s != 0.f) atomicAdd(&y[r], s);")
+    ),
     "last-writer-wins": hostile(
         "inter-block race",
         _NOW_AND_THEN,
