@@ -7,6 +7,7 @@ may be running.
 import contextlib
 import importlib
 import importlib.util
+import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -43,12 +44,21 @@ _TRUSTED_S = 30.0  # deadline of our own kernels
 _SPIN_S, _POLL_S = 0.02, 2e-4  # poll without sleeping at first: a sleep costs 70 us at the least
 
 KERNELS = r"""
+// The pad of word `index`: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014) at key + index.
+__device__ unsigned long long pad(unsigned long long key, unsigned long long index) {
+  unsigned long long z = (key + index) * 0x9e3779b97f4a7c15ull;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+  return z ^ (z >> 31);
+}
+
 // One pass over an arena: every 4-byte word outside of the output must be as in `pristine`, every output element within
-// `bound` of `expected`. result: first changed word, first bad element, number of bad elements.
+// `bound` of `expected`, which are kept under a pad. result: first changed word, first bad element, number of bad ones.
 extern "C" __global__ void audit(const unsigned* arena, const unsigned* pristine, unsigned long long words,
-                                 unsigned long long out_first, unsigned long long out_words, const double* expected,
-                                 const double* bound, unsigned long long* result, volatile unsigned long long* progress,
-                                 unsigned long long slot) {
+                                 unsigned long long out_first, unsigned long long out_words,
+                                 const unsigned long long* expected, const unsigned long long* bound,
+                                 unsigned long long key, unsigned long long* result,
+                                 volatile unsigned long long* progress, unsigned long long slot) {
   const unsigned long long start = blockIdx.x * (unsigned long long)blockDim.x + threadIdx.x;
   const unsigned long long step = (unsigned long long)gridDim.x * blockDim.x;
   if (start == 0) *progress = slot + 1;  // what was launched before this has ended
@@ -58,7 +68,8 @@ extern "C" __global__ void audit(const unsigned* arena, const unsigned* pristine
   }
   for (unsigned long long i = start; i < out_words; i += step) {
     const double got = __uint_as_float(arena[out_first + i]);
-    if (!(fabs(got - expected[i]) <= bound[i])) {
+    const double right = __longlong_as_double(expected[i] ^ pad(key, i));
+    if (!(fabs(got - right) <= __longlong_as_double(bound[i] ^ pad(key, i)))) {
       atomicMin(result + 1, i);
       atomicAdd(result + 2, 1ull);
     }
@@ -138,6 +149,15 @@ class Facts:
         }
 
 
+def pad(key: np.uint64, index: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The pad of `audit`, uint64 like `index`."""
+    with np.errstate(over="ignore"):
+        z = (key + index) * np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return z ^ (z >> np.uint64(31))
+
+
 def _fault(status: int) -> DeviceFault | None:
     """The fault that an error number of the driver or the runtime stands for; None for one that harms no context."""
     if status in ACCESS_FAULTS:
@@ -170,6 +190,7 @@ class CudaDevice:
         self.arch = f"sm_{properties['major']}{properties['minor']}"
         self._nvml = Nvml(self._runtime.deviceGetPCIBusId(0))
         self._own = self.load(own_cubin(self.arch), ("audit", "scatter", "nothing", "sweep"))
+        self._key = np.uint64(secrets.randbits(64))  # reaches the device as an argument of `audit` alone
         self._results = self.alloc(_SLOTS * 24)
         self._pristine_results = np.tile(np.array([_NOTHING, _NOTHING, 0], np.uint64), _SLOTS)
         self._empty_results = self.upload(self._pristine_results)
@@ -196,6 +217,11 @@ class CudaDevice:
             with self._faults():
                 self._runtime.memcpy(block.ptr, array.ctypes.data, array.nbytes, _HOST_TO_DEVICE)
         return block
+
+    def upload_secret(self, array: NDArray[np.float64]) -> Block:
+        """A copy that only `audit` can read: a program that searches the device's memory finds no answers there."""
+        index = np.arange(array.size, dtype=np.uint64)
+        return self.upload(array.ravel().view(np.uint64) ^ pad(self._key, index))
 
     def copy(self, target: Block, source: Block, offset: int = 0, nbytes: int | None = None) -> None:
         """Enqueue a copy of the first `nbytes` (None: all) of `source` to `offset` bytes into `target`."""
@@ -285,7 +311,7 @@ class CudaDevice:
         blocks = min(self.multiprocessors * 4, -(-words // 256))
         arguments = (
             np.uint64(arena.ptr), np.uint64(pristine.ptr), np.uint64(words), np.uint64(output[0]),
-            np.uint64(output[1]), np.uint64(expected.ptr), np.uint64(bound.ptr),
+            np.uint64(output[1]), np.uint64(expected.ptr), np.uint64(bound.ptr), self._key,
             np.uint64(self._results.ptr + slot * 24), np.uint64(self._pinned.ptr), np.uint64(slot),
         )  # fmt: skip
         self.launch(self._own["audit"], (blocks, 1, 1), (256, 1, 1), arguments, 0)

@@ -9,6 +9,7 @@ import contextlib
 import logging
 import os
 import queue
+import secrets
 import shutil
 import signal
 import subprocess
@@ -48,10 +49,12 @@ class _Process:
 
     def call(self, request: dict[str, Any], wall_s: Mapping[str, float]) -> tuple[dict[str, Any], str]:
         """(the answer, the stage that it was at)."""
-        stage = "start"
-        wire.send(self.worker.connection, request)
+        stage, nonce = "start", secrets.token_hex(8)
+        wire.send(self.worker.connection, {**request, "nonce": nonce})
         while "stage" in (message := self.receive(wall_s[stage])):
             stage = message["stage"]
+        if message.get("nonce") != nonce:
+            raise wire.Closed("an answer to another request")
         return message, stage
 
     def wait_ready(self) -> dict[str, Any]:
@@ -71,7 +74,7 @@ class _Job:
     """A request on its way, and where its answer goes."""
 
     def __init__(self, request: dict[str, Any]) -> None:
-        self.request = request
+        self.request = {**request, "nonce": secrets.token_hex(8)}
         self.future: Future[tuple[dict[str, Any], bool]] = Future()
 
 
@@ -224,6 +227,8 @@ class GpuExecutor:
         try:
             while "stage" in (message := process.receive(self._wall_s[stage])):
                 stage = message["stage"]
+            if message.get("nonce") != request["nonce"]:
+                raise wire.Closed("an answer to another request")
         except wire.DeadlineExceeded:
             lost = {"status": "timeout", "message": f"no end within {self._wall_s[stage]:.0f} s"}, True
         except wire.Closed:

@@ -35,7 +35,7 @@ from components.judge.prepare import (
 from components.judge.residents import TRUSTED_S, Numbers, Resident
 from components.judge.sandbox import Level, confine
 from components.judge.timing import Side, doubts, duel, runs_for
-from components.judge.verify import chosen_draws, pattern_key
+from components.judge.verify import DRAWS, chosen_draws, pattern_key
 from components.kernel.operators import OPERATORS
 from components.kernel.types import FormatNotApplicable, ProgramError
 
@@ -43,7 +43,7 @@ CONFINEMENT: Level = "gpu"  # read by components/judge/zygote.py
 _RESIDENT_BYTES = 24 << 30
 _HOST_BYTES = 6 << 30  # of converted matrices and of numbers, each
 _MODULES = 128  # loaded programs
-_BASELINE_DRAWS = (0, 1)
+_BASELINE_DRAWS = (DRAWS, DRAWS + 1)  # none that programs get: what libraries leave behind is no answer for them
 _L2_SHARE = 0.5  # of the L2 that both copies of a rotated working set may fill
 
 
@@ -385,7 +385,7 @@ def serve(connection: socket.socket) -> None:
             raise
         except Exception:
             answer = {"bug": traceback.format_exc()}
-        wire.send(connection, answer)
+        wire.send(connection, {**answer, "nonce": current.request.get("nonce")})
 
 
 def _received(connection: socket.socket) -> Plan:

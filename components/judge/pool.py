@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -204,13 +205,16 @@ class Pool:
         with self._slots:
             worker = self._take()
             stage = "start"
+            nonce = secrets.token_hex(8)
             try:
-                wire.send(worker.connection, request)
+                wire.send(worker.connection, {**request, "nonce": nonce})
                 while True:
                     message = wire.receive(worker.connection, time.monotonic() + wall_s[stage])
                     if "stage" not in message:
                         break
                     stage = message["stage"]
+                if message.get("nonce") != nonce:
+                    raise wire.Closed("an answer to another request")
             except (wire.Closed, wire.DeadlineExceeded) as error:
                 raise WorkerDied(stage, *self._bury(worker, isinstance(error, wire.DeadlineExceeded))) from None
             except BaseException:

@@ -77,8 +77,8 @@ class Numbers:
                 numbers,
                 upload(np.ascontiguousarray(numbers.values)),
                 {name: upload(np.ascontiguousarray(array)) for name, array in numbers.inputs.items()},
-                upload(np.ascontiguousarray(numbers.expected)),
-                upload(np.ascontiguousarray(numbers.bound)),
+                self._device.upload_secret(numbers.expected),
+                self._device.upload_secret(numbers.bound),
             )
         return self._drawn[number]
 
@@ -88,7 +88,7 @@ class _Drawn:
     numbers: Draw
     values: Block  # float32[nnz]
     inputs: dict[str, Block]
-    expected: Block  # float64
+    expected: Block  # float64, under a pad
     bound: Block
 
 

@@ -52,13 +52,13 @@ class Mismatch:
 
 
 def draw(matrix: SparseMatrix, operator: Any, width: int, number: int) -> Draw:
-    """Draw `number` (0 to DRAWS - 1) for a matrix: signed values in +-[0.25, 1], new operands, float64 reference.
+    """Draw `number` for a matrix: signed values in +-[0.25, 1], new operands, float64 reference.
 
     Args:
         matrix: its values are ignored.
         operator: an entry of components.kernel.operators.OPERATORS.
         width: dense columns.
-        number: other numbers give other values for the same pattern.
+        number: other numbers give other values for the same pattern; programs get those from 0 to DRAWS - 1.
     """
     digest = hashlib.sha256(f"{pattern_key(matrix)} {operator.name} {width} {number}".encode()).digest()
     rng = np.random.default_rng(np.frombuffer(digest, np.uint32))

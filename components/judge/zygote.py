@@ -97,7 +97,7 @@ def _worker(
                 answer: dict[str, Any] = {"result": result}
             except Exception:
                 answer = {"bug": traceback.format_exc()}
-            wire.send(connection, answer)
+            wire.send(connection, {**answer, "nonce": request.get("nonce")})
     except wire.Closed:
         code = 0
     finally:

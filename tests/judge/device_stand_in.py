@@ -54,6 +54,9 @@ class StandIn:
         block.view()[: array.nbytes] = array.ravel().view(np.uint8)
         return block
 
+    def upload_secret(self, array: np.ndarray) -> Block:
+        return self.upload(np.ascontiguousarray(array))
+
     def copy(self, target: Block, source: Block, offset: int = 0, nbytes: int | None = None) -> None:
         size = source.nbytes if nbytes is None else nbytes
         target.view()[offset : offset + size] = source.view()[:size]

@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 from components.errors import UserError
+from components.judge.compile import compile_program
+from components.judge.device import KERNELS, pad
+from components.judge.emulate.machine import EmuBuffer, EmulatorLimits, EmuLaunch, load_ptx, run
 from components.judge.gpu import GpuExecutor
 from components.judge.gpu_worker import Executor
 from components.judge.handover import Handover
@@ -261,3 +264,41 @@ def test_baselines_are_measured_once_a_session() -> None:
 def test_a_gpu_that_is_not_there_is_a_users_error() -> None:
     with pytest.raises(UserError, match="gpu"):
         GpuExecutor("components.judge.gpu_worker", spares=0)
+
+
+def test_answers_lie_on_the_device_under_a_pad_that_its_audit_takes_off() -> None:
+    """The judge's own audit kernel, run by the interpreter: right, wrong, changed and unreadable arenas."""
+    module = load_ptx(compile_program(KERNELS, "sm_90").ptx)
+    key = np.uint64(0xFEDCBA9876543210)
+    expected, bound = np.array([1.5, -2.0, 0.0]), np.array([1e-6, 1e-6, 0.0])
+    index = np.arange(3, dtype=np.uint64)
+    assert not np.isclose((expected.view(np.uint64) ^ pad(key, index)).view(np.float64), expected).any()
+    pristine = np.full(16, 0xFFFFFFFF, np.uint32)
+    pristine[:4] = [1, 2, 3, 4]
+
+    def audit(output: list[float], change: int | None = None) -> list[int]:
+        arena = pristine.copy()
+        arena[8:11] = np.array(output, np.float32).view(np.uint32)
+        if change is not None:
+            arena[change] ^= 1
+        result = np.array([2**64 - 1, 2**64 - 1, 0], np.uint64)
+        progress = np.zeros(1, np.uint64)
+        arrays = {
+            "arena": arena, "pristine": pristine, "expected": expected.view(np.uint64) ^ pad(key, index),
+            "bound": bound.view(np.uint64) ^ pad(key, index), "result": result, "progress": progress,
+        }  # fmt: skip
+        buffers = [EmuBuffer(n, a, n in ("result", "progress"), True) for n, a in arrays.items()]
+        numbers = (np.uint64(16), np.uint64(8), np.uint64(3))
+        arguments = ("arena", "pristine", *numbers, "expected", "bound", key, "result", "progress", np.uint64(6))
+        launch = EmuLaunch("audit", (2, 1, 1), (256, 1, 1), 0, arguments)
+        answer = run(module, [launch], buffers, EmulatorLimits(100_000))
+        assert answer.status == "ok", answer.message
+        assert progress[0] == 7
+        return [int(word) for word in result]
+
+    nothing = 2**64 - 1
+    assert audit([1.5, -2.0, 0.0]) == [nothing, nothing, 0]
+    assert audit([1.5, -2.1, 0.0]) == [nothing, 1, 1]
+    assert audit([float("nan"), -2.0, 1e-30]) == [nothing, 0, 2]
+    assert audit([1.5, -2.0, 0.0], change=2) == [2, nothing, 0]
+    assert audit([1.5, -2.0, 0.0], change=15) == [15, nothing, 0]
