@@ -33,10 +33,14 @@ def run_ptx(kernel: CoverageKernel, ptx: str, limits: EmulatorLimits | None = No
     return run(load_ptx(ptx), [launch], buffers, limits), y
 
 
-CASES = [(kernel, arch) for kernel in KERNELS for arch in kernel.archs]
+CASES = [
+    pytest.param(kernel, arch, id=f"{kernel.name}-{arch}", marks=[pytest.mark.slow] if number else [])
+    for kernel in KERNELS
+    for number, arch in enumerate(kernel.archs)
+]
 
 
-@pytest.mark.parametrize(("kernel", "arch"), CASES, ids=[f"{k.name}-{a}" for k, a in CASES])
+@pytest.mark.parametrize(("kernel", "arch"), CASES)
 def test_kernel(kernel: CoverageKernel, arch: str) -> None:
     result, y = run_ptx(kernel, ptx_of(kernel.source, arch))
     assert (result.status, result.message) == ("ok", "")
