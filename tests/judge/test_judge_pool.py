@@ -32,13 +32,6 @@ def pool() -> Iterator[Pool]:
         ("killed", signal.SIGKILL, False, False, False),
     ],
 )
-def test_an_answer_that_was_not_asked_for_is_not_taken(pool: Pool) -> None:
-    """Whatever runs in a worker may write to its socket: without the request's nonce it counts as the worker's end."""
-    with pytest.raises(WorkerDied):
-        pool.call({"what": "forge"}, WALL)
-    assert pool.call({"what": "hello"}, WALL)["echo"] == "hello"
-
-
 def test_a_lost_worker_says_what_ended_it_and_the_next_one_answers(
     pool: Pool, what: str, signal_number: int | None, deadline: bool, by_cpu: bool, crashed: bool
 ) -> None:
@@ -138,3 +131,10 @@ def _alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def test_an_answer_that_was_not_asked_for_is_not_taken(pool: Pool) -> None:
+    """Whatever runs in a worker may write to its socket: without the request's nonce it counts as the worker's end."""
+    with pytest.raises(WorkerDied):
+        pool.call({"what": "forge"}, WALL)
+    assert pool.call({"what": "hello"}, WALL)["echo"] == "hello"
