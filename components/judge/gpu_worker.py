@@ -71,6 +71,7 @@ class Plan:
     shuffled: Case | None = None
     target: Case | None = None
     refused: dict[str, Any] | None = None  # the verdict on a program that comes no further
+    bug: str | None = None  # a traceback of our own
 
 
 def plan(request: dict[str, Any]) -> Plan:
@@ -359,10 +360,20 @@ class Executor:
         return max(moved_us, facts.launch_us * len(case.launches))
 
 
-def serve(connection: socket.socket) -> None:
-    """Answer requests until the connection closes: make the context, confine this process, then look one ahead.
+def _on_this_gpu() -> Executor:
+    executor = Executor(CudaDevice())
+    confine(CONFINEMENT)  # a context cannot be made in confinement
+    return executor
+
+
+def serve(connection: socket.socket, make: Callable[[], Executor] = _on_this_gpu) -> None:
+    """Answer requests until the connection closes.
 
     While the device times one program, the host plans what the next request asks for.
+
+    Args:
+        connection: to components/judge/gpu.py.
+        make: called at the first request; by default makes the context and then confines this process.
     """
     remember(_HOST_BYTES)
     executor: Executor | None = None
@@ -376,8 +387,7 @@ def serve(connection: socket.socket) -> None:
         current = planned.popleft() if planned else _received(connection)
         try:
             if executor is None:
-                executor = Executor(CudaDevice())
-                confine(CONFINEMENT)  # a context cannot be made in confinement
+                executor = make()
                 executor.device.meanwhile = look_ahead
             result = _answer(executor, current, lambda stage: wire.send(connection, {"stage": stage}))
             answer: dict[str, Any] = {"result": result}
@@ -395,7 +405,7 @@ def _received(connection: socket.socket) -> Plan:
     try:
         return plan(request)
     except Exception:
-        return Plan(request, refused={"bug": traceback.format_exc()})
+        return Plan(request, bug=traceback.format_exc())
 
 
 def _answer(executor: Executor, planned: Plan, announce: Callable[[str], None]) -> dict[str, Any]:
@@ -409,8 +419,8 @@ def _answer(executor: Executor, planned: Plan, announce: Callable[[str], None]) 
     if operation == "prepare":
         return executor.prepare(planned.request)
     announce("check")
-    if planned.refused is not None and "bug" in planned.refused:
-        raise RuntimeError(planned.refused["bug"])
+    if planned.bug is not None:
+        raise RuntimeError(planned.bug)
     answer = executor.run(planned, announce)
     spent, executor.spent = dict(executor.spent), defaultdict(float)
     return {**answer, "spent_s": spent | {"all": time.perf_counter() - start}}

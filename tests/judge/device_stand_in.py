@@ -37,6 +37,7 @@ class StandIn:
     l2_bytes = 50_000_000
     name = "Stand-in"
     replay_us = 0.0
+    meanwhile: Callable[[], None] | None = None
 
     def __init__(self, kernel: Callable[..., None], status: int = 0, program_us: float = 10.0) -> None:
         self.kernel, self.status, self.program_us = kernel, status, program_us
