@@ -14,6 +14,7 @@ from components.matrix.types import SparseMatrix
 GROUP = "adversarial"
 MIN_APPLICABLE = 8  # of the set; a format that applies to fewer is checked too little to be trusted silently
 _WIDE = 70_001  # more columns than a 16-bit index holds
+_WIDEST_16_BIT = 65_536  # as many as it holds; half of them look negative to code that takes it for signed
 _MAX_WIDE_WIDTH = 16  # dense columns up to which the wide matrix is worth its dense operand
 
 
@@ -22,10 +23,10 @@ def adversarial_matrices(operator: str, width: int) -> tuple[SparseMatrix, ...]:
 
     Args:
         operator: `spmv` or `spmm`.
-        width: dense columns; the matrix of 70,001 columns is left out above 16.
+        width: dense columns; the matrices of 65,536 columns and more are left out above 16.
     """
     del operator  # the patterns are hostile to both
-    return tuple(matrix for matrix in _all() if matrix.cols < _WIDE or width <= _MAX_WIDE_WIDTH)
+    return tuple(matrix for matrix in _all() if matrix.cols < _WIDEST_16_BIT or width <= _MAX_WIDE_WIDTH)
 
 
 @functools.cache
@@ -41,7 +42,9 @@ def _all() -> tuple[SparseMatrix, ...]:
         _from_lengths("one-by-one", 1, [1], rng),
         _from_lengths("one-row", 300, [131], rng),
         _from_lengths("one-column", 1, [1, 0, 1] * 20, rng),
-        _from_columns("wide", _WIDE, [[0, 65_535, 65_536, 70_000], [], [3, 70_000]]),
+        # Rows of every length up to nine whose columns are all high: no branch of an unrolled loop may narrow them.
+        _from_columns("wide", _WIDE, [[0, 65_535, 65_536, 70_000], [], [3, 70_000], *_high(65_536, _WIDE)]),
+        _from_columns("wide-16-bit", _WIDEST_16_BIT, [[0, 32_767, 32_768, 65_535], [], *_high(32_768, _WIDEST_16_BIT)]),
         _from_columns("one-entry-rows", 66, [[int(c)] for c in rng.permutation(66)]),
         _from_lengths("long-row", 2_300, long_row.tolist(), rng),
         _from_lengths("partial-warps", 64, list(range(35)), rng),
@@ -57,6 +60,11 @@ def _all() -> tuple[SparseMatrix, ...]:
         spread = np.bincount(rng.integers(0, rows, nnz), minlength=rows)
         fixed.append(_from_lengths(f"{rows}-rows-{nnz}-entries", rows + 1, spread.tolist(), rng))
     return tuple(fixed)
+
+
+def _high(first: int, end: int) -> list[list[int]]:
+    """Rows of one to nine entries, spread over the columns from `first` to `end`."""
+    return [[end - 1 - (end - 1 - first) * k // length for k in range(length)][::-1] for length in range(1, 10)]
 
 
 def _from_lengths(name: str, cols: int, lengths: list[int], rng: np.random.Generator) -> SparseMatrix:

@@ -117,6 +117,30 @@ SPECIAL_CASED: dict[str, Hostile] = {
     "sixteen-bit-columns": hostile(
         "wrong elsewhere", "wrong", per_thread("y[r] = s;", total=SUM.replace("col_idx[k]", "(col_idx[k] & 0xffff)"))
     ),
+    "signed-sixteen-bit-columns": hostile(
+        "wrong elsewhere",
+        "illegal_access wrong",
+        per_thread("y[r] = s;", total=SUM.replace("col_idx[k]", "(short)col_idx[k]"))
+        .replace("// format: csr", "// format: csr index=u16")
+        .replace("const int* col_idx", "const unsigned short* col_idx"),
+    ),
+    "fifteen-bit-columns": hostile(
+        "wrong elsewhere",
+        "wrong",
+        per_thread("y[r] = s;", total=SUM.replace("col_idx[k]", "(col_idx[k] & 0x7fff)"))
+        .replace("// format: csr", "// format: csr index=u16")
+        .replace("const int* col_idx", "const unsigned short* col_idx"),
+    ),
+    "narrow-columns-in-the-tail": hostile(
+        "wrong elsewhere",
+        "wrong",
+        per_thread(
+            "y[r] = s;",
+            total="float s = 0.f; int k = row_ptr[r]; const int e = row_ptr[r + 1]; for (; k + 1 < e; k += 2) "
+            "s += values[k] * x[col_idx[k]] + values[k + 1] * x[col_idx[k + 1]]; "
+            "if (k < e) s += values[k] * x[(unsigned short)col_idx[k]];",
+        ),
+    ),
     "at-most-2048-entries": hostile(
         "wrong elsewhere",
         "wrong",
