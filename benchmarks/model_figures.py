@@ -18,6 +18,7 @@ SHAPE = tuple(field.name for field in fields(LaunchShape))
 COUNTS = (
     "warp_instructions", "load_requests", "store_requests", "atomic_requests", "wavefronts", "shared_wavefronts",
     "load_sectors", "l1_missed_sectors", "store_sectors", "atomic_sectors", "atomic_lanes", "cold_sectors",
+    "cold_streamed", "missed_streamed",
     "sm_instructions", "sm_lines", "sm_sectors", "sm_blocks",
 )  # fmt: skip
 COLUMNS = (*SHAPE, *COUNTS, *(f"longest.{name}" for name in CHAIN), *(f"blocks_sum.{name}" for name in CHAIN))

@@ -12,6 +12,7 @@ class Constants:
     # the critical path of a warp
     l1_cycles: float  # a round of loads that hits L1
     l2_share: float  # a round that misses L1, over the machine's L2 latency
+    stream_room: float  # of the L2 for data read with an evict-first hint
     dram_share: float  # what a miss of L2 adds, over the machine's memory latency
     line_cycles: float  # each line of a load
     sector_cycles: float  # each sector filled from L2
@@ -36,27 +37,28 @@ class Constants:
 
 
 CALIBRATED = Constants(
-    launch_us=0.9182,
-    next_launch_us=0.4944,
-    l1_cycles=36.26,
-    l2_share=0.9199,
-    dram_share=0.1001,
-    line_cycles=0.05,
-    sector_cycles=2.174,
+    launch_us=0.969,
+    next_launch_us=0.4787,
+    l1_cycles=35.28,
+    l2_share=0.9573,
+    stream_room=0.05292,
+    dram_share=0.2653,
+    line_cycles=0.05006,
+    sector_cycles=1.475,
     shared_cycles=5.0,
-    bank_cycles=0.1757,
-    step_cycles=2.429,
+    bank_cycles=1.301,
+    step_cycles=1.929,
     sync_cycles=5.0,
-    barrier_cycles=171.5,
-    tail=0.9386,
-    issue_cycles=0.2527,
-    lookup_cycles=0.6349,
-    fill_cycles=1.436,
-    block_cycles=153.6,
+    barrier_cycles=186.9,
+    tail=0.9999,
+    issue_cycles=0.2301,
+    lookup_cycles=0.6565,
+    fill_cycles=1.339,
+    block_cycles=149.2,
     warp_cycles=0.5,
-    l2_rate=0.6019,
-    dram_rate=0.5024,
+    l2_rate=0.637,
+    dram_rate=0.5,
     atomic_cycles=0.05,
-    lost=0.5,
-    norm=2.612,
+    lost=0.01749,
+    norm=2.544,
 )

@@ -120,6 +120,8 @@ class Work:
     sm_sectors: Any
     sm_blocks: Any
     footprint: Any  # distinct sectors
+    streamed: Any  # those read with an evict-first hint
+    missed_streamed: Any  # sectors so read that missed L1
     atomic_sectors: Any
     lost_sectors: Any  # found in L1 by a warp that runs alone, pushed out by its neighbours
     longest: Any  # of the block with the longest chain: the fields of records.Chain
@@ -148,6 +150,8 @@ def work_of(machine: Architecture, counts: "Traffic", shape: LaunchShape) -> Wor
         sm_sectors=counts.sm_sectors,
         sm_blocks=counts.sm_blocks,
         footprint=counts.cold_sectors,
+        streamed=counts.cold_streamed,
+        missed_streamed=counts.missed_streamed,
         atomic_sectors=counts.atomic_sectors,
         lost_sectors=pushed_out * (counts.load_sectors - counts.l1_missed_sectors),
         longest=tuple(getattr(counts.longest, name) for name in CHAIN),
@@ -156,8 +160,8 @@ def work_of(machine: Architecture, counts: "Traffic", shape: LaunchShape) -> Wor
 
 
 CHAIN = (
-    "rounds", "missed_rounds", "lines", "missed_sectors", "shared_rounds", "shared_wavefronts", "instructions",
-    "warp_syncs", "barriers",
+    "rounds", "missed_rounds", "streamed_rounds", "lines", "missed_sectors", "shared_rounds", "shared_wavefronts",
+    "instructions", "warp_syncs", "barriers",
 )  # fmt: skip
 
 
@@ -172,13 +176,17 @@ def hold_ups(machine: Architecture, work: Work, k: Constants = CALIBRATED) -> di
     footprint = work.footprint * _SECTOR
     usable = machine.l2_mb * 1e6 * _L2_USABLE
     evicted = np.clip(footprint / usable - 1, 0, 1)  # share of the L2's reads that go on to DRAM
+    # Evict-first data live in a small part of the L2, which is full of older data of normal priority.
+    streamed_out = np.clip(work.streamed * _SECTOR / (k.stream_room * machine.l2_mb * 1e6) - 1, 0, 1)
     missed_cycles = k.l2_share * machine.l2_latency + evicted * k.dram_share * machine.dram_latency
+    streamed_cycles = np.maximum(0, streamed_out - evicted) * k.dram_share * machine.dram_latency
 
     def path(chain: Any) -> Any:
-        rounds, missed, lines, sectors, shared, banks, steps, syncs, barriers = chain
+        rounds, missed, streamed, lines, sectors, shared, banks, steps, syncs, barriers = chain
         return (
             k.l1_cycles * (rounds - missed)
             + missed_cycles * missed
+            + streamed_cycles * streamed
             + k.line_cycles * lines
             + k.sector_cycles * sectors
             + k.shared_cycles * shared
@@ -206,7 +214,9 @@ def hold_ups(machine: Architecture, work: Work, k: Constants = CALIBRATED) -> di
         "fill": k.fill_cycles * more * busiest(work.sectors, work.sm_sectors),
         "blocks": (k.block_cycles + k.warp_cycles * work.warps_per_block) * busiest(work.blocks, work.sm_blocks),
         "l2": sectors * _SECTOR / (k.l2_rate * machine.l2_gbps * bytes_per_cycle),
-        "dram": evicted * sectors * _SECTOR / (k.dram_rate * machine.dram_gbps * bytes_per_cycle),
+        "dram": np.maximum(evicted * sectors, streamed_out * work.missed_streamed)
+        * _SECTOR
+        / (k.dram_rate * machine.dram_gbps * bytes_per_cycle),
         "atomics": k.atomic_cycles * work.atomic_sectors / machine.sms,
     }
 

@@ -20,10 +20,13 @@ def note_load(state: int, warp: int, ins: int, lines: int, missed: int) -> None:
     bit = 1 << (mark & 3)
     if starts_round(state, warp, mark):
         bump(warp, layout.W_HITS, 1)
-        st64(warp + layout.W_MISSING, ld64(warp + layout.W_MISSING) & ~bit)
+        st64(warp + layout.W_MISSING, ld64(warp + layout.W_MISSING) & ~(bit | bit << 4))
     if missed and ld64(warp + layout.W_MISSING) & bit == 0:
         st64(warp + layout.W_MISSING, ld64(warp + layout.W_MISSING) | bit)
         bump(warp, layout.W_MISSES, 1)
+    if missed and ld64(ins + layout.I_FLAGS) & layout.F_STREAM and ld64(warp + layout.W_MISSING) & (bit << 4) == 0:
+        st64(warp + layout.W_MISSING, ld64(warp + layout.W_MISSING) | bit << 4)
+        bump(warp, layout.W_STREAMS, 1)
 
 
 @jit
@@ -55,7 +58,7 @@ def starts_round(state: int, warp: int, mark: int) -> bool:
 def cycles(warp: int) -> int:
     """The chain's rough length."""
     length: int = (
-        230 * ld64(warp + layout.W_MISSES)
+        230 * (ld64(warp + layout.W_MISSES) + ld64(warp + layout.W_STREAMS))
         + 40 * ld64(warp + layout.W_HITS)
         + 2 * ld64(warp + layout.W_LINES)
         + 30 * ld64(warp + layout.W_SHARED)

@@ -31,6 +31,7 @@ SP_GLOBAL, SP_SHARED, SP_LOCAL, SP_CONST, SP_GENERIC = range(5)
 # flags of memory instructions
 F_ADDR32, F_STRONG, F_NOCACHE = 1, 2, 4  # 32-bit address register; volatile/relaxed/acquire/release; bypasses L1
 F_ASYNC = 8  # the shared side of a cp.async
+F_STREAM = 16  # a load with an evict-first hint
 # flags of synchronising instructions
 F_NEGATE, F_ARRIVE = 1, 2  # a negated predicate; bar.arrive does not wait
 # immediates of OP_COPYGROUP; 0 and more: cp.async.wait_group
@@ -51,10 +52,11 @@ W_PC, W_BARID, W_BARCOUNT = 0, 128, 256
 (W_ALIVE, W_BAR, W_WAIT, W_LOW, W_SYNC, W_REGS, W_LOADS, W_ISSUED, W_BARPC, W_YIELDED) = (
     384 + 8 * k for k in range(10)
 )
-# what its slowest chain waits for (chain.py): rounds of loads and those that missed L1, lines, missed sectors, rounds
-# and wavefronts of shared memory, instructions, warp primitives, barriers; then what tells rounds apart
-W_CHAIN, CHAIN_WORDS = 464, 9
-(W_HITS, W_MISSES, W_LINES, W_SECTORS, W_SHARED, W_BANKS, W_STEPS, W_SYNCS, W_MEETINGS) = (
+# what its slowest chain waits for (chain.py): rounds of loads, those that missed L1 and those that did as evict-first,
+# lines, missed sectors, rounds and wavefronts of shared memory, instructions, warp primitives, barriers; then what
+# tells rounds apart
+W_CHAIN, CHAIN_WORDS = 464, 10
+(W_HITS, W_MISSES, W_STREAMS, W_LINES, W_SECTORS, W_SHARED, W_BANKS, W_STEPS, W_SYNCS, W_MEETINGS) = (
     W_CHAIN + 8 * k for k in range(CHAIN_WORDS)
 )
 W_MISSING, W_PHASE, W_LOOPED = (W_CHAIN + 8 * k for k in range(CHAIN_WORDS, CHAIN_WORDS + 3))
@@ -80,7 +82,8 @@ WARP_BYTES = 576
 S_ARRIVED = 8 * 72  # 16 words: threads that bar.arrive counted at each barrier
 (S_SM_LOADS, S_BLOCK_ISSUED, S_BLOCK_LINES, S_BLOCK_SECTORS, S_LONGEST) = (8 * k for k in range(88, 93))
 S_CHAIN_SUM, S_CHAIN_MAX = 8 * 93, 8 * (93 + CHAIN_WORDS)
-STATE_WORDS = 93 + 2 * CHAIN_WORDS
+S_STREAM_COLD, S_STREAM_MISS = (8 * (k + 2 * CHAIN_WORDS) for k in (94, 95))  # of loads with an evict-first hint
+STATE_WORDS = 96 + 2 * CHAIN_WORDS
 SM_WORDS = 4  # what a multiprocessor got: instructions, lines and wavefronts, sectors to and from L2, blocks
 SM_BYTES = 8 * SM_WORDS
 

@@ -29,6 +29,8 @@ def traffic_of(
         load_bytes=count(layout.S_LOAD_BYTES),
         l1_missed_sectors=count(layout.S_L1_MISS),
         cold_sectors=count(layout.S_COLD),
+        cold_streamed=count(layout.S_STREAM_COLD),
+        missed_streamed=count(layout.S_STREAM_MISS),
         store_requests=count(layout.S_STORES),
         store_sectors=count(layout.S_STORE_SECTORS),
         store_bytes=count(layout.S_STORE_BYTES),

@@ -54,6 +54,7 @@ class Chain:
 
     rounds: int  # of global loads in flight together
     missed_rounds: int  # those of which a load missed L1
+    streamed_rounds: int  # those of which a load with an evict-first hint missed L1
     lines: int
     missed_sectors: int
     shared_rounds: int
@@ -74,6 +75,8 @@ class Traffic:
     load_bytes: int  # asked for by lanes
     l1_missed_sectors: int
     cold_sectors: int  # distinct sectors touched, by any access
+    cold_streamed: int  # those that a load with an evict-first hint touched first
+    missed_streamed: int  # sectors that such loads missed in L1
     store_requests: int
     store_sectors: int
     store_bytes: int

@@ -2,8 +2,9 @@
 
 The assembler reorders a block's loads so that all whose addresses are known are in flight together; one whose address
 hangs on another load's result waits for it. It turns short conditional jumps into predicates, and it unrolls a loop of
-one block four times unless the compiler said `.pragma "nounroll"` (both seen in the SASS of NVRTC 13). What follows
-those three habits; it knows nothing of registers beyond a bound on the loads of one round.
+one block four times unless the compiler said `.pragma "nounroll"`. Of many loads, those that no address hangs on come
+last, next to their use. All this was seen in the SASS of NVRTC 13. What follows those habits; it knows nothing of
+registers beyond a bound on the loads of one round.
 """
 
 import itertools
@@ -13,8 +14,9 @@ from typing import Final
 from components.judge.emulate import layout
 from components.judge.emulate.vector_ops import OPS
 
-IN_FLIGHT = 12  # loads of one round
+IN_FLIGHT, IN_FLIGHT_CRAMPED = 16, 12  # loads of one round; an outer loop and predicates hold registers
 UNROLL = 4  # iterations of a small loop in flight together
+MANY = 8  # loads of a block whose order the assembler changes for registers
 HAMMOCK = 16  # rows that a jump may skip and still become predicates
 _LEVELS = 4
 _ENDS = (layout.OP_BRA, layout.OP_BRX, layout.OP_EXIT, layout.OP_TRAP, layout.OP_BAR)
@@ -34,20 +36,27 @@ def mark_rounds(rows: list[list[int]], sealed: set[int], always: int) -> None:
         sealed: rows in front of which `.pragma "nounroll"` stands.
         always: register offset of the guard of rows that always run.
     """
+    loops = [
+        (row[_IMM], number) for number, row in enumerate(rows) if row[_OP] == layout.OP_BRA and row[_IMM] <= number
+    ]
     for start, end in _blocks(rows, always):
         last = rows[end - 1]
-        loop = last[_OP] == layout.OP_BRA and last[_IMM] == start
+        jumps = any(row[_OP] == layout.OP_BRA for row in rows[start : end - 1])
+        loop = last[_OP] == layout.OP_BRA and last[_IMM] == start and start not in sealed
+        nested = any(low < start and high >= end for low, high in loops)
+        bound = IN_FLIGHT_CRAMPED if nested or jumps else IN_FLIGHT
         for shared in (False, True):
             loads = _levels(rows, start, end, always, shared)
             if not loads:
                 continue
+            loads = _sunk(rows, start, end, always, loads, loop)
             counts = [0] * _LEVELS
             for _, level in loads:
                 counts[level] += 1
-            unroll = max(1, min(UNROLL, IN_FLIGHT // max(counts))) if loop and start not in sealed else 1
+            unroll = max(1, min(UNROLL, bound // max(counts))) if loop else 1
             seen = [0] * _LEVELS
             for row, level in loads:
-                first = seen[level] % IN_FLIGHT == 0
+                first = seen[level] % bound == 0
                 seen[level] += 1
                 rows[row][_ROUND] = level | first << 2 | unroll << 3 | (end - start) << layout.ROUND_BODY
 
@@ -108,3 +117,27 @@ def _levels(rows: list[list[int]], start: int, end: int, always: int, shared: bo
             waits = max([waits, *(after.get(row[place], 0) for place in _OPERANDS[:count])])
             after[row[_D]] = max(waits, after.get(row[_D], 0) if row[_GUARD] != always else 0)
     return found
+
+
+def _sunk(
+    rows: list[list[int]], start: int, end: int, always: int, loads: list[tuple[int, int]], unrolls: bool
+) -> list[tuple[int, int]]:
+    """The loads, those that no address hangs on moved to the last round of a block that has many."""
+    last = max(level for _, level in loads)
+    if last == 0 or not (unrolls or len(loads) >= MANY):
+        return loads
+    numbers = {number for number, _ in loads}
+    wanted: set[int] = set()  # registers that an address or a predicate of a load hangs on
+    sunk = set()
+    for number in range(end - 1, start - 1, -1):
+        row = rows[number]
+        op = row[_OP]
+        if op == layout.OP_LD:
+            if number in numbers and not wanted.intersection(row[_V0 : _V0 + row[_VEC]]):
+                sunk.add(number)
+            wanted.add(row[_A])
+        elif op >= layout.FIRST_VECTOR_OP and row[_D] in wanted:
+            wanted.update(row[place] for place in _OPERANDS[: _SOURCES[op - layout.FIRST_VECTOR_OP]])
+        if row[_GUARD] != always and (op == layout.OP_LD or number != end - 1):
+            wanted.add(row[_GUARD])
+    return [(number, last if number in sunk else level) for number, level in loads]

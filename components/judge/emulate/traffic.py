@@ -111,6 +111,9 @@ def count_traffic(
             st64(row + 16 * layout.L1_WAYS + 8 * way, tick)
     bump(state, layout.S_COLD, cold)
     bump(state, layout.S_L1_MISS, missed)
+    if ld64(ins + layout.I_FLAGS) & layout.F_STREAM:
+        bump(state, layout.S_STREAM_COLD, cold)
+        bump(state, layout.S_STREAM_MISS, missed)
 
 
 @jit

@@ -10,6 +10,7 @@ from components.judge.emulate.translate import Register, Translator, type_parts
 SPACES = {"global": layout.SP_GLOBAL, "shared": layout.SP_SHARED, "local": layout.SP_LOCAL, "const": layout.SP_CONST}
 STRONG = {"volatile", "relaxed", "acquire", "release", "mmio"}
 IGNORED = {"ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "gpu", "sys", "cta", "weak", "noftz", "uni"}
+STREAMED = {"cs", "lu", "L1::no_allocate", "L1::evict_first", "L2::evict_first"}
 VECTORS = {2: ("f32", *HALF_KINDS), 4: ("f32", *HALF_KINDS), 8: ("f16", "bf16")}  # lengths of a vector atomic
 MAX_PIECES = 4096  # of one call parameter
 HALF_BYTES = {"f16": 2, "bf16": 2, "f16x2": 4, "bf16x2": 4}
@@ -21,6 +22,7 @@ def _modifiers(t: Translator, parts: list[str]) -> tuple[int, int, int]:
     space, vector, flags = layout.SP_GENERIC, 1, 0
     for part in parts[1:-1]:
         base = part.split("::")[0]
+        flags |= layout.F_STREAM if part in STREAMED else 0
         if base in SPACES and part in (base, "shared::cta"):
             space = SPACES[base]
         elif part in ("v2", "v4", "v8"):
