@@ -159,6 +159,7 @@ def prepare(memory: Memory, state: NDArray[np.int64], code: EntryCode, launch: E
         layout.S_CTAID_X: code.special["%ctaid.x"],
         layout.S_CTAID_Y: code.special["%ctaid.y"],
         layout.S_CTAID_Z: code.special["%ctaid.z"],
+        layout.S_ORDER: address_of(memory.keep(layout.ORDER_WORDS, np.int64)),
         layout.S_COPIES: address_of(memory.keep((shared // 4 + 16) * layout.COPY_BYTES)),
         layout.S_GROUPS: address_of(memory.keep(warps * layout.LANES, np.int64)),
         layout.S_SEQ: before,

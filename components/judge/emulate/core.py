@@ -22,7 +22,7 @@ from components.judge.emulate.primitives import (
     vector_step,
 )
 from components.judge.emulate.races import copy_group, forget_copies
-from components.judge.emulate.sync import resolve_barriers, sync_step, threads_of
+from components.judge.emulate.sync import forget_arrivals, resolve_barriers, sync_step, threads_of
 
 QUANTUM = 100_000  # instructions before another warp of the block gets a turn (a spin lock must not starve it)
 PATIENCE = 4_096  # instructions that some lanes may run while others of the warp wait at a higher address
@@ -152,6 +152,9 @@ def arrive(state: int, warp: int, ins: int, regs: int, active: int) -> None:
     if ld64(ins + layout.I_FLAGS) & layout.F_ARRIVE:
         barrier = ld32(regs + ld64(ins + layout.I_A) + 4 * first) & 15
         bump(state, layout.S_ARRIVED + 8 * barrier, threads_of(active, ld64(warp + layout.W_ALIVE)))
+        number = (warp - ld64(state + layout.S_WARPS)) // layout.WARP_BYTES
+        met = ld64(state + layout.S_ORDER) + layout.ORDER_MET
+        st64(met + 8 * (barrier * layout.LANES + number), ld64(state + layout.S_SEQ) + 1)
         return
     set32(warp + layout.W_BARID, active, ld32(regs + ld64(ins + layout.I_A) + 4 * first) & 15)
     set32(warp + layout.W_BARCOUNT, active, ld32(regs + ld64(ins + layout.I_B) + 4 * first))
@@ -229,7 +232,8 @@ def run_grid(state: int) -> int:
                 st64(state + layout.S_FENCED, 0)
                 forget_copies(state)
                 for barrier in range(16):
-                    st64(state + layout.S_ARRIVED + 8 * barrier, 0)
+                    if ld64(state + layout.S_ARRIVED + 8 * barrier):
+                        forget_arrivals(state, barrier)
                 st64(state + layout.S_SM, block % ld64(state + layout.S_SMS))
                 for w in range(count):
                     warp = warps + w * layout.WARP_BYTES

@@ -82,6 +82,7 @@ WARP_BYTES = 576
 S_ARRIVED = 8 * 72  # 16 words: threads that bar.arrive counted at each barrier
 (S_SM_LOADS, S_BLOCK_ISSUED, S_BLOCK_LINES, S_BLOCK_SECTORS, S_LONGEST) = (8 * k for k in range(88, 93))
 S_CHAIN_SUM, S_CHAIN_MAX = 8 * 93, 8 * (93 + CHAIN_WORDS)
+S_ORDER = 8 * (93 + 2 * CHAIN_WORDS)  # see sync.order_named
 S_STREAM_COLD, S_STREAM_MISS = (8 * (k + 2 * CHAIN_WORDS) for k in (94, 95))  # of loads with an evict-first hint
 STATE_WORDS = 96 + 2 * CHAIN_WORDS
 SM_WORDS = 4  # what a multiprocessor got: instructions, lines and wavefronts, sectors to and from L2, blocks
@@ -90,6 +91,12 @@ SM_BYTES = 8 * SM_WORDS
 # a copy (cp.async) that nobody has waited for: its shared word, thread and group
 COPY_BYTES = 24
 PENDING = 1 << 51  # the "sequence number" of the writer of such a word
+
+# named barriers: ORDER_ROW words a warp (what it may take as done, of each warp; then the latest of them), then when
+# each warp arrived without waiting, 16 barriers x 32 warps
+ORDER_ROW = LANES + 1
+ORDER_MET = 8 * LANES * ORDER_ROW
+ORDER_WORDS = LANES * ORDER_ROW + 16 * LANES
 
 # faults
 (FAULT_NONE, FAULT_OOB, FAULT_MISALIGNED, FAULT_UNINIT, FAULT_READONLY, FAULT_RACE_WAW, FAULT_RACE_RAW) = range(7)

@@ -38,6 +38,7 @@ def track(
     block0 = ld64(state + layout.S_BLOCK0)
     launch0 = ld64(state + layout.S_LAUNCH0)
     epoch = ld64(state + layout.S_EPOCH)
+    order = ld64(state + layout.S_ORDER) + 8 * number * layout.ORDER_ROW
     synced = ld64(warp + layout.W_SYNC)
     fenced = ld64(state + layout.S_FENCED)
     unit = ld64(ins + layout.I_SIZE)
@@ -68,6 +69,7 @@ def track(
                     ordered = shared != 0
                 else:
                     ordered = who == me or when < epoch or ((who >> 5) == number and when < synced)
+                    ordered = ordered or when < ld64(order + 8 * (who >> 5))
             if not ordered and atomic and op == layout.OP_ST:
                 return fault(state, layout.FAULT_RACE_ATOMIC, number, lane, index, offset, size)
             if not ordered and not atomic:
@@ -109,7 +111,7 @@ def track(
                     if when < block0:
                         clash = shared == 0 and not fenced
                     elif when >= epoch:
-                        clash = (reader & 1023) >> 5 != number or (reader >> 10) & 1 != 0
+                        clash = unordered_reader(reader, number, order)
                     if clash and strong == 0:
                         return fault(state, layout.FAULT_RACE_WAR, number, lane, index, offset, size)
                 flag = 1 if op == layout.OP_ATOM else 0
@@ -126,6 +128,19 @@ def track(
 
 
 @jit
+def unordered_reader(reader: int, number: int, order: int) -> bool:
+    """Whether a warp's store meets a read of another warp that no named barrier orders before it.
+
+    Of several warps that have read only the last is known; a named barrier after that read is taken to order them all.
+    """
+    when = reader >> 11
+    warp = (reader & 1023) >> 5
+    many = (reader >> 10) & 1
+    known: int = ld64(order + 8 * (layout.LANES if many else warp))
+    return (many != 0 or warp != number) and when >= known
+
+
+@jit
 def track_copy(state: int, warp: int, number: int, active: int, scratch: int, buffer: int, size: int) -> int:
     """The shared side of a cp.async: its words are pending until their thread waits for the copy's group.
 
@@ -136,6 +151,7 @@ def track_copy(state: int, warp: int, number: int, active: int, scratch: int, bu
     readers = ld64(buffer + layout.B_RSHADOW)
     block0 = ld64(state + layout.S_BLOCK0)
     epoch = ld64(state + layout.S_EPOCH)
+    order = ld64(state + layout.S_ORDER) + 8 * number * layout.ORDER_ROW
     synced = ld64(warp + layout.W_SYNC)
     copies = ld64(state + layout.S_COPIES)
     left = active
@@ -151,12 +167,12 @@ def track_copy(state: int, warp: int, number: int, active: int, scratch: int, bu
             who = last & 1023
             if when == layout.PENDING:
                 return fault(state, layout.FAULT_ASYNC, number, lane, -2, offset, size)
-            same = (who >> 5) == number and when < synced
+            same = ((who >> 5) == number and when < synced) or when < ld64(order + 8 * (who >> 5))
             if when >= block0 and when >= epoch and who != me and not same:
                 return fault(state, layout.FAULT_RACE_WAW, number, lane, -2, offset, size)
             reader = ld64(readers + 8 * word)
             when = reader >> 11
-            if when >= block0 and when >= epoch and ((reader & 1023) >> 5 != number or (reader >> 10) & 1 != 0):
+            if when >= block0 and when >= epoch and unordered_reader(reader, number, order):
                 return fault(state, layout.FAULT_RACE_WAR, number, lane, -2, offset, size)
             st64(writers + 8 * word, layout.PENDING << 11 | me)
             count = ld64(state + layout.S_COPY_COUNT)

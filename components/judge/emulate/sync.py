@@ -187,14 +187,55 @@ def shuffle(ins: int, regs: int, have: int) -> None:
 
 @jit
 def threads_of(lanes: int, alive: int) -> int:
-    """What lanes of a warp count at a barrier: a warp that is there as a whole counts 32, even a partial last one."""
+    """What lanes of a warp that arrive count: a warp that is there as a whole counts 32, even a partial last one."""
     return layout.LANES if lanes == alive else popcount(lanes)
+
+
+@jit
+def forget_arrivals(state: int, barrier: int) -> None:
+    """The barrier starts anew."""
+    st64(state + layout.S_ARRIVED + 8 * barrier, 0)
+    met = ld64(state + layout.S_ORDER) + layout.ORDER_MET + 8 * barrier * layout.LANES
+    for w in range(layout.LANES):
+        st64(met + 8 * w, 0)
+
+
+@jit
+def order_named(state: int, barrier: int) -> None:
+    """A barrier of some warps: those that wait may take as done what each participant did before it came.
+
+    Row w of S_ORDER holds, for each warp v, a sequence number: what v did before it is ordered before what w does now.
+    """
+    warps = ld64(state + layout.S_WARPS)
+    order = ld64(state + layout.S_ORDER)
+    met = order + layout.ORDER_MET + 8 * barrier * layout.LANES
+    count = ld64(state + layout.S_WARP_COUNT)
+    now = ld64(state + layout.S_SEQ) + 1
+    for w in range(count):
+        warp = warps + w * layout.WARP_BYTES
+        if equal32(warp + layout.W_BARID, ld64(warp + layout.W_BAR), barrier):
+            st64(met + 8 * w, now)
+    for w in range(count):
+        warp = warps + w * layout.WARP_BYTES
+        if equal32(warp + layout.W_BARID, ld64(warp + layout.W_BAR), barrier) == 0:
+            continue
+        row = order + 8 * w * layout.ORDER_ROW
+        for v in range(count):
+            came = ld64(met + 8 * v)
+            if came == 0:
+                continue
+            for u in range(layout.ORDER_ROW):
+                place = row + 8 * u
+                st64(place, max(ld64(place), ld64(order + 8 * (v * layout.ORDER_ROW + u))))
+            st64(row + 8 * v, max(ld64(row + 8 * v), came))
+            st64(row + 8 * layout.LANES, max(ld64(row + 8 * layout.LANES), came))
 
 
 @jit
 def resolve_barriers(state: int) -> int:
     """Release every barrier that is complete; the number of barriers released."""
     released = 0
+    whole = 0
     warps = ld64(state + layout.S_WARPS)
     count = ld64(state + layout.S_WARP_COUNT)
     alive = 0
@@ -210,7 +251,10 @@ def resolve_barriers(state: int) -> int:
             here = equal32(warp + layout.W_BARID, ld64(warp + layout.W_BAR), barrier)
             arrived += popcount(here)
             if here:
-                counted += threads_of(here, ld64(warp + layout.W_ALIVE))
+                if here == ld64(
+                    warp + layout.W_ALIVE
+                ):  # a warp counts when all of it is there, even a partial last one
+                    counted += layout.LANES
                 expected = max(expected, ld32(warp + layout.W_BARCOUNT + 4 * lowest(here)))
                 ins = ld64(state + layout.S_CODE) + (ld32(warp + layout.W_PC + 4 * lowest(here)) - 1) * layout.INS_BYTES
                 if ld64(ins + layout.I_IMM) != 0:
@@ -220,8 +264,12 @@ def resolve_barriers(state: int) -> int:
                     votes += popcount(bits & here)
         if arrived == 0 or (arrived < alive if expected == 0 else counted < expected):
             continue
-        st64(state + layout.S_ARRIVED + 8 * barrier, 0)
         released += 1
+        if expected == 0 or arrived == ld64(state + layout.S_THREADS):
+            whole = 1
+        else:
+            order_named(state, barrier)
+        forget_arrivals(state, barrier)
         for w in range(count):
             warp = warps + w * layout.WARP_BYTES
             here = equal32(warp + layout.W_BARID, ld64(warp + layout.W_BAR), barrier)
@@ -243,7 +291,8 @@ def resolve_barriers(state: int) -> int:
             st64(warp + layout.W_BAR, ld64(warp + layout.W_BAR) & ~here)
             if here:
                 st64(warp + layout.W_SYNC, ld64(state + layout.S_SEQ) + 1)
-    if released:
+    if whole:
         st64(state + layout.S_EPOCH, ld64(state + layout.S_SEQ) + 1)
+    if released:
         meet(state)
     return released
