@@ -94,11 +94,11 @@ def copy_chain(source: int, target: int) -> None:
 def meet(state: int) -> None:
     """A barrier was released: its warps have waited for the slowest. (Of the whole block: named barriers are rare.)"""
     best = longest(state)
+    bump(best, layout.W_MEETINGS, 1)
     for w in range(ld64(state + layout.S_WARP_COUNT)):
         warp = ld64(state + layout.S_WARPS) + w * layout.WARP_BYTES
         if warp != best and ld64(warp + layout.W_ALIVE):
             copy_chain(best + layout.W_CHAIN, warp + layout.W_CHAIN)
-        bump(warp, layout.W_MEETINGS, 1)
 
 
 @jit
