@@ -172,7 +172,7 @@ def _landlock(libc: ctypes.CDLL, reading: bool, rules: Sequence[tuple[str, int]]
         return f"off: this kernel offers no Landlock ({os.strerror(ctypes.get_errno())})"
     handled = _everything(version)
     if not reading:
-        handled &= ~(_READ | _IOCTL_DEV | 1)  # driver libraries are mapped by their execute bit on some systems
+        handled &= ~(_READ | _IOCTL_DEV)  # a driver loads its libraries and talks to its devices
     attributes = struct.pack("<Q", handled)
     if version >= 4:
         attributes += struct.pack("<Q", _NET)
