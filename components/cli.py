@@ -1,10 +1,13 @@
 """The `sparserl` command: parses, dispatches, and turns errors into exit codes.
 
 Exit 0: good. 1: a bad verdict (the kernel is not correct, a gate refused, a check failed). 2: a user error, one line on
-stderr. `--json` prints exactly one object on stdout. Heavy imports happen inside the commands: `--help` stays quick.
+stderr. 3: the output could not be written. 130: interrupted. 141: the reader of the output went away. `--json` prints
+exactly one object on stdout; of a user error it is {"error": "..."}. Heavy imports happen inside the commands: `--help`
+stays quick.
 """
 
 import argparse
+import errno
 import importlib
 import json
 import os
@@ -22,6 +25,8 @@ class Exit(IntEnum):
     GOOD = 0
     BAD_VERDICT = 1
     USER_ERROR = 2
+    OUTPUT_ERROR = 3
+    READER_GONE = 141
 
 
 class _Parser(argparse.ArgumentParser):
@@ -39,7 +44,14 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
 
-    judge = _command(commands, "judge", "judge:run", "judge one kernel program on one matrix")
+    judge = _command(
+        commands,
+        "judge",
+        "judge:run",
+        "judge one kernel program on one matrix",
+        "The matrix gives the pattern; its values are redrawn, so that no program can know the answer. A program must "
+        "be right on this pattern and on a fixed set of adversarial ones.",
+    )
     judge.add_argument("kernel", metavar="KERNEL.cu")
     judge.add_argument("--matrix", "-m", required=True, metavar="M", help=_MATRIX)
     _operator(judge)
@@ -51,8 +63,10 @@ def build_parser() -> argparse.ArgumentParser:
     _operator(tune)
     _target(tune)
     tune.add_argument("--candidates", type=_positive, default=32, metavar="K", help="programs to judge (default 32)")
-    tune.add_argument("--out", metavar="DIR", help="where kernel.cu and report.md go (default: tuned/<matrix>)")
-    tune.add_argument("--seed", type=int, default=0)
+    tune.add_argument(
+        "--out", metavar="DIR", help="where kernel.cu and report.md go (default: tuned/<matrix>/<op>-<width>)"
+    )
+    tune.add_argument("--seed", type=_natural, default=0, help="which programs are tried (default 0)")
 
     baseline = _command(commands, "baseline", "baseline:run", "what the baseline needs on a matrix")
     baseline.add_argument("matrix", metavar="M", help=_MATRIX)
@@ -84,8 +98,9 @@ def build_parser() -> argparse.ArgumentParser:
 _MATRIX = ".mtx, .mtx.gz, the collection's .tar.gz, scipy's .npz, or group/name of the project's matrices"
 
 
-def _command(commands: Any, name: str, target: str, summary: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=summary, description=summary)
+def _command(commands: Any, name: str, target: str, summary: str, more: str = "") -> argparse.ArgumentParser:
+    description = f"{summary}. {more}" if more else summary
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=summary, description=description)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
     parser.set_defaults(target=target)
@@ -112,6 +127,12 @@ def _positive(text: str) -> int:
     return value
 
 
+def _natural(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 0, found {text!r}")
+    return int(text)
+
+
 def width_of(arguments: argparse.Namespace) -> int:
     """Dense columns asked for: 1 for spmv, 32 for spmm by default.
 
@@ -127,7 +148,7 @@ def width_of(arguments: argparse.Namespace) -> int:
 
 def emit(arguments: argparse.Namespace, data: dict[str, Any], text: str) -> None:
     """Print the JSON object or the text, whichever was asked for."""
-    print(json.dumps(data, allow_nan=False) if arguments.json else text)
+    print(json.dumps(data, allow_nan=False) if arguments.json else text, flush=True)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -142,14 +163,33 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UserError as error:
         if arguments.debug:
             raise
-        print(f"sparserl: {' '.join(str(error).split())}", file=sys.stderr)
+        line = " ".join(str(error).split())
+        print(f"sparserl: {line}", file=sys.stderr)
+        if arguments.json:
+            emit(arguments, {"error": line}, "")
         return Exit.USER_ERROR
     except KeyboardInterrupt:
         print("sparserl: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return Exit.GOOD
+        _drop_output()
+        return Exit.READER_GONE
+    except OSError as error:
+        if arguments.debug or error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO) or error.filename is not None:
+            raise
+        _drop_output()
+        print(f"sparserl: the output cannot be written: {error.strerror}", file=sys.stderr)
+        return Exit.OUTPUT_ERROR
+
+
+def _drop_output() -> None:
+    """What is still buffered for stdout or stderr goes nowhere, or the interpreter fails on it as it ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(nowhere, stream.fileno())
 
 
 if __name__ == "__main__":

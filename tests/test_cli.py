@@ -30,6 +30,7 @@ def test_the_set_of_commands_is_pinned():
         ([], "the following arguments are required: COMMAND"),
         (["judge", "a.cu"], "the following arguments are required: --matrix/-m"),
         (["judge", "a.cu", "-m", "x", "--op", "gemm"], "invalid choice: 'gemm'"),
+        (["tune", "x", "--seed", "-1"], "expected a whole number of at least 0, found '-1'"),
         (["tune", "x", "--candidates", "0"], "expected a whole number of at least 1, found '0'"),
         (["tune", "x", "--op", "spmm", "--width", "1.5"], "expected a whole number of at least 1, found '1.5'"),
     ],
@@ -50,6 +51,8 @@ def test_usage_errors_are_one_line_and_exit_2(argv, expected, capsys):
         (["judge", "no-such.cu", "-m", "x.mtx"], "no-such.cu: No such file"),
         (["judge", ".", "-m", "x.mtx"], ".: is a folder"),
         (["matrices", "info", "no-such.mtx"], "no-such.mtx"),
+        (["matrices", "info", ""], "a matrix with no name"),
+        (["matrices", "info", "/dev/null.mtx"], "no such file"),
         (["tune", "no-such.mtx", "--json"], "no-such.mtx"),
     ],
 )
@@ -59,7 +62,10 @@ def test_user_errors_are_one_line_and_exit_2(argv, expected, capsys):
     assert captured.err.startswith("sparserl: ")
     assert expected in captured.err
     assert captured.err.count("\n") == 1
-    assert captured.out == ""
+    if "--json" in argv:
+        assert json.loads(captured.out) == {"error": captured.err.removeprefix("sparserl: ").strip()}
+    else:
+        assert captured.out == ""
 
 
 def test_a_width_for_spmv_is_refused(tmp_path, capsys):

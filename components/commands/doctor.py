@@ -67,6 +67,13 @@ def _interpreter(settings: Settings) -> tuple[str, str]:
     )
 
 
+def _sandbox(settings: Settings) -> tuple[str, str]:
+    from components.judge.sandbox import probe
+
+    found = probe("compile")
+    return ("ok" if found.complete else "absent"), f"workers that compile and check: {found.describe()}"
+
+
 def _gpu(settings: Settings) -> tuple[str, str]:
     from components.judge.options import gpu_architecture
 
@@ -109,6 +116,7 @@ _CHECKS: tuple[tuple[str, Callable[[Settings], tuple[str, str]]], ...] = (
     ("packages", _tools),
     ("compiler", _compiler),
     ("interpreter", _interpreter),
+    ("sandbox", _sandbox),
     ("gpu", _gpu),
     ("record", _record),
     ("cache", _cache),

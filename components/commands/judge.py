@@ -19,7 +19,7 @@ def run(arguments: argparse.Namespace) -> int:
     request = JudgeRequest(source, matrix, arguments.op, width_of(arguments))
     with open_judge(arguments, load(), workers=1) as judge:
         verdict = judge.judge(request)
-    emit(arguments, {"matrix": matrix.id, **verdict.to_dict()}, format_verdict(verdict))
+    emit(arguments, {"matrix": matrix.id, **verdict.to_dict()}, format_verdict(verdict, source))
     return Exit.GOOD if verdict.correct else Exit.BAD_VERDICT
 
 

@@ -2,12 +2,15 @@
 
 import argparse
 import json
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from components.cli import Exit, emit, width_of
 from components.commands.session import load_real_matrix, open_judge
+from components.errors import UserError
 from components.files import write_json, write_text
+from components.judge.standing import standing
 from components.settings import load
 
 if TYPE_CHECKING:
@@ -29,7 +32,12 @@ def run(arguments: argparse.Namespace) -> int:
 
     matrix = load_real_matrix(arguments.matrix)
     width = width_of(arguments)
-    programs = spread(enumerate_programs(arguments.op, matrix), arguments.candidates, seed=arguments.seed)
+    if matrix.nnz == 0:
+        raise UserError(f"{matrix.id}: {matrix.rows} x {matrix.cols} without entries: there is nothing to tune")
+    default = Path("tuned") / matrix.group / matrix.name / f"{arguments.op}-{width}"
+    out = _writable(Path(arguments.out) if arguments.out else default)
+    known = list(enumerate_programs(arguments.op, matrix))
+    programs = spread(known, arguments.candidates, seed=arguments.seed)
     requests = [JudgeRequest(p.source, matrix, arguments.op, width) for p in programs]
     reference = get_operator(arguments.op).reference_program(matrix, width)
     with (
@@ -44,14 +52,29 @@ def run(arguments: argparse.Namespace) -> int:
         default=None,
     )
     beaten = best is not None and (best[0].time_us or 0.0) < baseline_us
-    out = Path(arguments.out or Path("tuned") / matrix.group / matrix.name)
     source = best[1].source if best is not None and beaten else reference
     write_text(out / "kernel.cu", source)
     summary = _summary(arguments, matrix, width, programs, verdicts, best if beaten else None, baseline, baseline_us)
+    summary |= {"known": len(known), "kernel": str(out / "kernel.cu"), "out": str(out)}
     write_json(out / "candidates.json", summary)
     write_text(out / "report.md", _report(summary))
-    emit(arguments, {k: v for k, v in summary.items() if k != "candidates"} | {"out": str(out)}, _report(summary))
+    emit(arguments, {k: v for k, v in summary.items() if k != "candidates"}, _report(summary))
     return Exit.GOOD
+
+
+def _writable(out: Path) -> Path:
+    """The folder, made now: a path that cannot be one is told before anything is judged.
+
+    Raises:
+        UserError: it cannot be made or written.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        raise UserError(f"{out}: {error.strerror}; expected a folder that can be written") from None
+    return out
 
 
 def _summary(
@@ -75,6 +98,7 @@ def _summary(
         "arch": first.arch if first else None,
         "gpu": first.gpu if first else None,
         "timing": first.timing if first else None,
+        "model": standing(first.arch) if first and first.arch and first.timing == "modelled" else None,
         "winner": best[1].family if best else baseline,
         "parameters": dict(best[1].parameters) if best else {},
         "verdict": best[0].to_dict() if best else None,
@@ -96,24 +120,25 @@ def _summary(
 
 
 def _report(summary: dict[str, Any]) -> str:
-    where = summary["gpu"] or f"{summary['arch']} (modelled, uncalibrated)"
+    where = f"{summary['gpu']}, L2 warm" if summary["gpu"] else f"{summary['arch']}, L2 warm ({summary['model']})"
     lines = [
         f"# {summary['operator']} for {summary['matrix']}",
         "",
         f"{summary['rows']} x {summary['cols']}, {summary['nnz']} non-zeros; times are {summary['timing']} on {where}.",
-        f"{summary['judged']} programs judged, {summary['correct']} correct.",
+        f"{summary['judged']} of {summary['known']} programs for this matrix judged, {summary['correct']} correct.",
         "",
     ]
     verdict = summary["verdict"]
     if verdict is None:
         lines.append(
-            f"Nothing beat the baseline {summary['baseline']} ({summary['baseline_us']:.2f} us): it is the answer."
+            f"Nothing beat the baseline {summary['baseline']} ({summary['baseline_us']:.2f} us). "
+            f"The library's own plain CSR-vector program was written to {summary['kernel']}."
         )
     else:
         interval = verdict["speedup_interval"]
         spread_text = f" [{interval[0]:.2f}, {interval[1]:.2f}]" if interval else " (one modelled value, no interval)"
         lines += [
-            f"Winner: {summary['winner']} {json.dumps(summary['parameters'])}",
+            f"Winner: {summary['winner']} {json.dumps(summary['parameters'])}, written to {summary['kernel']}",
             f"{verdict['time_us']:.2f} us against {summary['baseline_us']:.2f} us of {summary['baseline']}: "
             f"{verdict['speedup']:.2f}x{spread_text}",
         ]

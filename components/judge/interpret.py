@@ -195,7 +195,7 @@ def _times(case: Case, emulated: Emulation, resources: dict[str, Resources], arc
     counted = list(zip(emulated.traffic, shapes, strict=True))
     return {
         "timing": "modelled",
-        "time_us": estimate_us(machine, counted),
+        "time_us": estimate_us(machine, counted) if counted else None,  # None: nothing had to be launched
         "bytes_moved": sum(bytes_moved(counts) for counts, _ in counted),
         "shared_bytes": max((shape.shared_bytes for shape in shapes), default=0),
         "convert_us": case.stored.convert_us,

@@ -1,5 +1,6 @@
 """The judge: one request in, one verdict out; many requests at once, each in a process that may be killed."""
 
+import contextlib
 import logging
 import os
 import threading
@@ -34,6 +35,9 @@ _START_S = 30.0  # from handing a worker its request to its first word
 _SLACK = 4.0  # wall over CPU seconds: cores are shared
 # One run of a program on a GPU: a thousand times what a slow honest one takes.
 _DEADLINE_S, _DEADLINE_PER_ENTRY_S = 1.0, 1e-7
+# Elements of a dense operand: what the interpreter gets through, and what an int of a kernel can index.
+_MAX_DENSE: dict[Backend, int] = {"emulator": 50_000_000, "gpu": 2**31 - 1}
+_ADVERSARIAL_SIDE = 2_300  # the longest side of the adversarial matrices that every width is tried on
 _SPARED_CORES = 2  # beside a GPU: for its executor and for this process
 
 
@@ -123,12 +127,12 @@ class Judge:
 
         Args:
             requests: equal ones are judged once.
-            progress: called with 1 as each is done, from another thread.
+            progress: called with 1 as each is done, from another thread; what it raises is ignored.
         """
         futures = [self._submit(request) for request in requests]
         if progress is not None:
             for future in futures:
-                future.add_done_callback(lambda _: progress(1))
+                future.add_done_callback(lambda _: _tell(progress))
         return [future.result() for future in futures]
 
     def baseline(self, matrix: SparseMatrix, operator: str = "spmv", width: int = 1) -> tuple[str, float]:
@@ -139,6 +143,8 @@ class Judge:
         request = JudgeRequest(OPERATORS[operator].reference_program(matrix, width), matrix, operator, width)
         verdict = self.judge(request)
         name, time_us = verdict.baseline, verdict.baseline_us
+        if verdict.correct and time_us is None:
+            raise UserError(f"{matrix.id}: {matrix.rows} x {matrix.cols}, {matrix.nnz} non-zeros: nothing to time")
         if not verdict.correct or name is None or time_us is None:
             raise SparseRLError(f"{BASELINE} on {matrix.id}: {verdict.status} {verdict.message}")
         return name, time_us
@@ -146,7 +152,7 @@ class Judge:
     # -- one request ---------------------------------------------------------------------------------------------
 
     def _submit(self, request: JudgeRequest) -> "Future[Verdict]":
-        check_request(request)
+        check_request(request, self.backend)
         key = self._key(request)
         return self._once(f"verdict {key}", lambda: self._judge(request, key), own_thread=True)
 
@@ -241,6 +247,8 @@ class Judge:
     def _against_baseline(self, verdict: Verdict, request: JudgeRequest) -> Verdict:
         """Add the modelled baseline of the same matrix."""
         time_us = verdict.time_us
+        if time_us is None:  # nothing was launched
+            return verdict
         source = OPERATORS[request.operator].reference_program(request.matrix, request.width)
         if source == request.source:
             return verdict.with_(baseline=BASELINE, baseline_us=time_us, speedup=1.0)
@@ -253,9 +261,7 @@ class Judge:
             if not base.correct or base.time_us is None:
                 raise SparseRLError(f"{BASELINE} on {request.matrix.id}: {base.status} {base.message}")
             base_us = self._baselines[key] = base.time_us
-        return verdict.with_(
-            baseline=BASELINE, baseline_us=base_us, speedup=base_us / time_us if time_us is not None else None
-        )
+        return verdict.with_(baseline=BASELINE, baseline_us=base_us, speedup=base_us / time_us)
 
     # -- the steps that workers do ---------------------------------------------------------------------------
 
@@ -379,12 +385,24 @@ class Judge:
             return answer, death.by_cpu_limit or death.crashed
 
 
-def check_request(request: JudgeRequest) -> None:
-    """Raise UserError for an operator that does not exist or a width that does not fit it."""
+def _tell(progress: Callable[[int], object]) -> None:
+    """A bar whose terminal is gone must not cost a verdict."""
+    with contextlib.suppress(Exception):
+        progress(1)
+
+
+def check_request(request: JudgeRequest, backend: Backend = "emulator") -> None:
+    """Raise UserError for an operator that does not exist, or a width that does not fit it or this machine."""
     operator = get_operator(request.operator)
     if request.width < 1 or ("width" not in operator.scalars and request.width != 1):
         expected = "at least 1" if "width" in operator.scalars else "1"
         raise UserError(f"width {request.width}: {request.operator} takes {expected}")
+    elements = max(request.matrix.rows, request.matrix.cols, _ADVERSARIAL_SIDE) * request.width
+    if request.width > 1 and elements > _MAX_DENSE[backend]:
+        raise UserError(
+            f"width {request.width}: a dense operand of {elements} elements; at most {_MAX_DENSE[backend]} "
+            f"with the {backend}"
+        )
 
 
 def _with_break_even(verdict: Verdict) -> Verdict:

@@ -1,5 +1,6 @@
 """A verdict as text for people."""
 
+from components.judge.standing import standing
 from components.judge.verdict import Status, Verdict
 
 _MEANING = {
@@ -13,28 +14,43 @@ _MEANING = {
     Status.TAMPERED: "does what a kernel has no business doing",
     Status.WRONG: "wrong answer",
     Status.UNSUPPORTED: "the interpreter cannot run it; judge it on a GPU",
-    Status.CORRECT: "right on this matrix and on the adversarial set",
+    Status.CORRECT: "right on this pattern, whatever its values, and on the adversarial set",
 }
 
 
-def format_verdict(verdict: Verdict) -> str:
-    """What failed and where; or, for a correct program, its time, baseline, resources and conversion cost."""
+def format_verdict(verdict: Verdict, source: str = "") -> str:
+    """What failed and where; or, for a correct program, its time, baseline, resources and conversion cost.
+
+    Args:
+        verdict: of the judge.
+        source: the program, to quote the line that is to blame.
+    """
     lines = [f"{verdict.status}: {_MEANING[verdict.status]}" + (" (from the cache)" if verdict.from_cache else "")]
     if verdict.message:
-        lines.append(f"  {'note' if verdict.correct else 'what':<11}{verdict.message}")
+        lines.append(_line("note" if verdict.correct else "what", verdict.message))
     if place := _place(verdict):
-        lines.append(f"  {'where':<11}{place}")
+        lines.append(_line("where", place))
+    text = source.split("\n")
+    if verdict.line is not None and 1 <= verdict.line <= len(text) and text[verdict.line - 1].strip():
+        lines.append(_line("source", f"{verdict.line}: {text[verdict.line - 1].strip()}"[:140]))
     if verdict.correct:
         lines += _correct(verdict)
     if verdict.registers is not None:
         lines.append(
-            f"  {'resources':<11}{verdict.registers} registers, {verdict.spill_bytes} bytes spilled, "
-            f"{verdict.shared_bytes} bytes shared"
+            _line(
+                "resources",
+                f"{verdict.registers} registers, {verdict.spill_bytes} bytes spilled, "
+                f"{verdict.shared_bytes} bytes shared",
+            )
         )
     made = ", ".join(str(part) for part in (verdict.compiler, verdict.arch, verdict.gpu) if part)
     if made:
-        lines.append(f"  {'compiled':<11}{made}" + _in_ms(verdict.compile_ms))
+        lines.append(_line("compiled", made + _in_ms(verdict.compile_ms)))
     return "\n".join(lines)
+
+
+def _line(label: str, text: str) -> str:
+    return f"  {label:<11}{text}"
 
 
 def _place(verdict: Verdict) -> str:
@@ -52,25 +68,47 @@ def _place(verdict: Verdict) -> str:
 
 def _correct(verdict: Verdict) -> list[str]:
     lines = []
+    place = verdict.gpu or verdict.arch
+    kind = standing(verdict.arch or "") if verdict.timing == "modelled" else "measured"
     if verdict.time_us is not None:
-        kind = "modelled, uncalibrated" if verdict.timing == "modelled" else "measured"
         spread = f" (p10 {verdict.p10_us:.2f}, p90 {verdict.p90_us:.2f})" if verdict.p10_us and verdict.p90_us else ""
-        lines.append(f"  {'time':<11}{verdict.time_us:.2f} us {kind}{spread}")
+        lines.append(_line("time", f"{verdict.time_us:.2f} us on {place}, L2 warm, {kind}{spread}"))
     if verdict.baseline_us is not None and verdict.speedup is not None:
-        interval = ""
-        if verdict.speedup_interval is not None:
-            interval = " ({:.2f} to {:.2f})".format(*verdict.speedup_interval)
-        speedup = f"speed-up {verdict.speedup:.2f}{interval}"
-        lines.append(f"  {'baseline':<11}{verdict.baseline_us:.2f} us {verdict.baseline}, {speedup}")
+        interval = _interval(verdict.speedup_interval) or " (no interval: modelled)"
+        taken = f", {verdict.samples} samples" if verdict.samples else ""
+        speedup = f"speed-up {verdict.speedup:.2f}{interval}{taken}"
+        lines.append(_line("baseline", f"{verdict.baseline_us:.2f} us {verdict.baseline}, {speedup}"))
+    if verdict.time_cold_us is not None and verdict.speedup_cold is not None:
+        speedup = f"speed-up {verdict.speedup_cold:.2f}{_interval(verdict.speedup_cold_interval)}"
+        text = f"{verdict.time_cold_us:.2f} us on {place}, L2 cold, {kind}; {speedup} over {verdict.baseline}"
+        lines.append(_line("cold", text))
+    if verdict.baselines:
+        ranked = sorted(verdict.baselines.items(), key=lambda pair: pair[1])
+        lines.append(
+            _line("libraries", ", ".join(f"{name} {time_us:.2f}" for name, time_us in ranked) + " us, L2 warm")
+        )
     if verdict.reliable is False:
-        lines.append(f"  {'caution':<11}the ratio is unreliable: noisy, or under the physical floor")
+        why = verdict.unreliable_because or "noisy, or under the physical floor"
+        lines.append(_line("caution", f"do not quote these times: {why}"))
     if verdict.bytes_moved is not None and verdict.time_us:
-        rate = verdict.bytes_moved / verdict.time_us / 1e3
-        lines.append(f"  {'traffic':<11}{verdict.bytes_moved} bytes, {rate:.0f} GB/s")
+        rate = f"{verdict.bytes_moved} bytes, {verdict.bytes_moved / verdict.time_us / 1e3:.0f} GB/s"
+        if verdict.floor_us:
+            limit = f"{verdict.floor_us / verdict.time_us:.0%} of the physical limit ({verdict.floor_us:.2f} us)"
+            rate = f"{rate}, {limit}"
+        lines.append(_line("traffic", rate))
     if verdict.convert_us is not None:
         pays = "never pays" if verdict.break_even is None else f"pays after {verdict.break_even:.0f} products"
-        lines.append(f"  {'convert':<11}{verdict.format}: {verdict.convert_us:.0f} us on the host, {pays}")
+        lines.append(_line("convert", f"{verdict.format}: {verdict.convert_us:.0f} us on the host, {pays}"))
+    if verdict.clocks:
+        held = f", held down: {verdict.clocks['throttle']}" if verdict.clocks.get("throttle") else ""
+        seen = verdict.clocks
+        clocks = f"SM {seen['sm_mhz']} MHz, memory {seen['memory_mhz']} MHz, {seen['temperature_c']} C{held}"
+        lines.append(_line("clocks", clocks))
     return lines
+
+
+def _interval(bounds: tuple[float, float] | None) -> str:
+    return "" if bounds is None else " ({:.2f} to {:.2f}, 95 %)".format(*bounds)
 
 
 def _in_ms(milliseconds: float | None) -> str:

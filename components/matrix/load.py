@@ -32,12 +32,16 @@ def load_matrix(spec: str | Path, root: Path | None = None, name: str | None = N
     Raises:
         UserError: `file: line N: what, expected what`, or no such file or matrix.
     """
+    if not str(spec).strip():
+        raise UserError(f"a matrix with no name, expected a file ({', '.join(SUFFIXES)}) or group/name")
     path = Path(spec)
     stem = matrix_name(path)
     if path.is_dir():
         raise UserError(f"{path}: a folder, expected a file ({', '.join(SUFFIXES)}) or group/name")
     if stem is None or not path.exists():
         return _from_manifest(str(spec), root, stem is not None)
+    if not path.is_file():
+        raise UserError(f"{path}: not a regular file, expected one ({', '.join(SUFFIXES)})")
     name = name or stem
     try:
         if path.name.lower().endswith(".npz"):
@@ -78,8 +82,21 @@ def _from_manifest(spec: str, root: Path | None, is_file_name: bool) -> SparseMa
 
     parts = spec.split("/")
     if is_file_name or len(parts) != 2 or not all(parts):
-        raise UserError(f"{spec}: no such file, expected {', '.join(SUFFIXES)} or group/name of the manifest")
+        hint = "" if is_file_name or len(parts) != 1 else _with_group(root, spec)
+        raise UserError(f"{spec}: no such file, expected {', '.join(SUFFIXES)} or group/name of the manifest{hint}")
     return load_by_id(root or project_root(), spec)
+
+
+def _with_group(root: Path | None, name: str) -> str:
+    """A hint for a name that lacks its group."""
+    from components.matrix.manifest import read_manifest
+
+    try:
+        ids = [str(known) for known in read_manifest(root or project_root())["matrix"]]
+    except UserError:
+        return ""
+    found = [known for known in ids if known.split("/")[1] == name]
+    return f"; did you mean {' or '.join(found[:3])}?" if found else ""
 
 
 def _open_text(path: Path, stem: str) -> tuple[Path | Callable[[], BinaryIO], str]:
@@ -92,7 +109,10 @@ def _open_text(path: Path, stem: str) -> tuple[Path | Callable[[], BinaryIO], st
             start = file.read(2)
         if start != b"\x1f\x8b":
             seen = "empty file" if not start else "not gzip data"
-            fail(str(path), 1, f"{seen}, expected gzip (a plain Matrix Market file is named .mtx)")
+            wanted = (
+                "a gzipped tar archive" if lower.endswith(_TAR) else "gzip (a plain Matrix Market file is named .mtx)"
+            )
+            fail(str(path), 1, f"{seen}, expected {wanted}")
     if not lower.endswith(_TAR):
         return lambda: cast(BinaryIO, gzip.open(path, "rb")), str(path)
     member = _member(path, stem)

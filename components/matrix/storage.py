@@ -63,6 +63,8 @@ def load_npz(path: Path, name: str, group: str = "local") -> SparseMatrix:
         EOFError,
     ) as error:
         first = " ".join(str(error).split())
+        if "pickle" in first:  # numpy's advice to switch its guard off is none for a user
+            first = "holds Python objects or is no array file"
         raise UserError(f"{path}: {first}, expected a matrix saved by scipy.sparse.save_npz") from None
     matrix = from_scipy(coo, name, group, str(path))
     return dataclasses.replace(matrix, **details) if details else matrix

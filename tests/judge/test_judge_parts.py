@@ -12,8 +12,6 @@ from components.judge import options
 from components.judge.adversarial import MIN_APPLICABLE, adversarial_matrices
 from components.judge.memo import Memo
 from components.judge.options import judge_defaults, resolve_backend
-from components.judge.render import format_verdict
-from components.judge.verdict import Status, Verdict
 from components.judge.verify import DRAWS, check_output, chosen_draws, draw, pattern_key
 from components.kernel.formats import FORMATS, convert, format_spec
 from components.kernel.operators import OPERATORS
@@ -156,30 +154,6 @@ def test_backends(monkeypatch: pytest.MonkeyPatch) -> None:
     assert resolve_backend(judge_defaults(arch="sm_100")) == ("emulator", "sm_100")
     with pytest.raises(UserError, match="this machine's GPU is sm_90"):
         resolve_backend(judge_defaults(backend="gpu", arch="sm_80"))
-
-
-def test_verdicts_read_well() -> None:
-    wrong = Verdict(Status.WRONG, "row 3: got 0, expected 1", failed_on="adversarial/mixed", arch="sm_90")
-    assert format_verdict(wrong).splitlines() == [
-        "wrong: wrong answer",
-        "  what       row 3: got 0, expected 1",
-        "  where      on matrix adversarial/mixed",
-        "  compiled   sm_90",
-    ]
-    right = Verdict(
-        Status.CORRECT, timing="modelled", time_us=4.0, baseline="reference:csr_vector", baseline_us=6.0, speedup=1.5,
-        convert_us=100.0, break_even=50.0, format="csr index=i32", registers=32, spill_bytes=0, shared_bytes=0,
-        bytes_moved=4_000_000, compiler="nvrtc 13.5", arch="sm_90", compile_ms=45.0,
-    )  # fmt: skip
-    assert format_verdict(right).splitlines() == [
-        "correct: right on this matrix and on the adversarial set",
-        "  time       4.00 us modelled, uncalibrated",
-        "  baseline   6.00 us reference:csr_vector, speed-up 1.50",
-        "  traffic    4000000 bytes, 1000 GB/s",
-        "  convert    csr index=i32: 100 us on the host, pays after 50 products",
-        "  resources  32 registers, 0 bytes spilled, 0 bytes shared",
-        "  compiled   nvrtc 13.5, sm_90, 45 ms",
-    ]
 
 
 def test_a_memo_forgets_the_least_recently_used() -> None:
