@@ -96,6 +96,9 @@ def report(settings: Settings) -> Path:
                 pictures=_curves(root, out),
             ),
             _best(root, place),
+            Section(
+                "How far the judge can be trusted", notes=_trust_notes(), table=trust_table(root / "benchmarks/results")
+            ),
             Section("Matrices", table=_matrices(metrics["matrices"]), pictures=_spies(settings, out)),
             Section("Where the matrices come from", table=_sources(root, metrics["matrices"]["source"])),
             Section("Corpus", table=_corpus(metrics["corpus"])),
@@ -151,6 +154,51 @@ def _peers_note(evaluation: dict[str, Any]) -> list[str]:
         f"Speed-ups are over {evaluation['baseline']}. oracle: the fastest program of the library that was tried on "
         "the matrix; forest: a random forest that picks a family from structure features, in one guess."
     ]
+
+
+def _trust_notes() -> list[str]:
+    return [
+        "Measured by the scripts in benchmarks/, which each row names; not by this run. Escapes are hostile programs "
+        "that were called correct, false alarms honest ones that were not."
+    ]
+
+
+def trust_table(results: Path) -> list[list[str]]:
+    """What the benchmarks of the judge found, as far as their results are there; the first row names the columns."""
+    rows = [["what", "figure", "where", "source"]]
+    for path in sorted(results.glob("*/judge_tamper.json")):
+        found = read_json(path)
+        place = found["environment"]["gpu"] or f"CPU, interpreter for {found['environment']['arch']}"
+        hostile = f"{len(found['escapes'])} of {found['n_adversarial']} programs of {found['kinds']} kinds"
+        honest = f"{len(found['false_alarms'])} of {found['n_honest']} programs"
+        rows.append(["escapes", hostile, place, f"{path.parent.name}/{path.name}"])
+        rows.append(["false alarms", honest, place, f"{path.parent.name}/{path.name}"])
+    for path in sorted(results.glob("*/judge.json")):
+        found, source = read_json(path), f"{path.parent.name}/{path.name}"
+        place = found["environment"]["gpu"]
+        if (part := found.get("throughput")) is not None:
+            text = f"{part['evaluations_per_s']:.1f} a second, each on {len(part['matrices'])} matrices"
+            rows.append(["evaluations", text, place, source])
+        if (part := found.get("noise")) is not None:
+            for key, name in (("at_least_10us", "10 us or more"), ("below_10us", "under 10 us")):
+                if part[key]["n"]:
+                    text = f"p95 {part[key]['p95']:.2%}, largest {part[key]['max']:.2%} of {part[key]['n']}"
+                    rows.append([f"A/A noise, {name}", text, f"{place}, L2 warm", source])
+        if (part := found.get("recovery")) is not None:
+            text = f"{part['within_2s']} of {part['n']} within 2 s, slowest {part['max_s']:.2f} s"
+            rows.append(["next verdict after a fault", text, place, source])
+        if (part := found.get("agreement")) is not None:
+            rows.append(["verdicts equal to the interpreter's", f"{part['equal']} of {part['n']}", place, source])
+    for path in sorted(results.glob("*/model_fit.json")):
+        found, source = read_json(path), f"{path.parent.name}/{path.name}"
+        held = found["held_out"]
+        text = (
+            f"tau {held['kendall_tau']:.3f}, {held['ordered_1_5x']:.1%} of pairs 1.5x apart in order, "
+            f"regret {held['regret']:.1%}, median error {held['median_error']:.1%}"
+        )
+        place = f"{found['measured']['machine']['gpu']['name']}, {held['pairs']} pairs held out"
+        rows.append(["modelled against measured times", text, place, source])
+    return rows
 
 
 def class_table(by_class: "pd.DataFrame") -> list[list[str]]:

@@ -10,7 +10,7 @@ from components.errors import UserError
 from components.evaluation import plots
 from components.evaluation.metrics import Estimate
 from components.evaluation.oracle import forest_times, oracle_times
-from components.evaluation.report import report
+from components.evaluation.report import report, trust_table
 from components.matrix.generate import generate
 from components.matrix.storage import save_npz
 from components.settings import load
@@ -148,3 +148,39 @@ def test_a_stage_that_has_not_run_is_named(project):
     (project.root / "data/metrics/sft.json").unlink()
     with pytest.raises(UserError, match=r"sft\.json: not found; run the stage"):
         report(project)
+
+
+def test_what_the_benchmarks_found_of_the_judge_is_told_with_its_source(tmp_path):
+    assert trust_table(tmp_path) == [["what", "figure", "where", "source"]]
+    tamper = {"escapes": ["a"], "n_adversarial": 70, "kinds": 20, "false_alarms": [], "n_honest": 300}
+    judge = {
+        "environment": {"gpu": "GPU X"},
+        "throughput": {"evaluations_per_s": 101.26, "matrices": [1, 2, 3]},
+        "noise": {"at_least_10us": {"n": 0}, "below_10us": {"n": 9, "p95": 0.01, "max": 0.02}},
+        "recovery": {"within_2s": 99, "n": 100, "max_s": 2.5},
+        "agreement": {"equal": 299, "n": 300},
+    }
+    held = {"kendall_tau": 0.9, "ordered_1_5x": 0.98, "regret": 0.03, "median_error": 0.1, "pairs": 400}
+    model = {"held_out": held, "measured": {"machine": {"gpu": {"name": "GPU X"}}}}
+    files = {
+        "cpu/judge_tamper.json": tamper | {"environment": {"gpu": None, "arch": "sm_90"}},
+        "x/judge.json": judge,
+        "x/model_fit.json": model,
+    }
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(json.dumps(content))
+    rows = trust_table(tmp_path)[1:]
+    assert [row[:2] for row in rows] == [
+        ["escapes", "1 of 70 programs of 20 kinds"],
+        ["false alarms", "0 of 300 programs"],
+        ["evaluations", "101.3 a second, each on 3 matrices"],
+        ["A/A noise, under 10 us", "p95 1.00%, largest 2.00% of 9"],
+        ["next verdict after a fault", "99 of 100 within 2 s, slowest 2.50 s"],
+        ["verdicts equal to the interpreter's", "299 of 300"],
+        [
+            "modelled against measured times",
+            "tau 0.900, 98.0% of pairs 1.5x apart in order, regret 3.0%, median error 10.0%",
+        ],
+    ]
+    assert {row[3] for row in rows} == set(files)
