@@ -19,6 +19,7 @@ from components.judge.emulate.ir_tools import (
     Register,
     Value,
     call,
+    outlined,
     splat,
     suffix,
     unary,
@@ -187,6 +188,10 @@ def _wide(b: Builder, x: Value) -> Value:
 
 def _directed(b: Builder, exact: Value, mode: str) -> Value:
     """Round an f64 (exact, or rounded to odd) to f32 towards zero (rz), minus (rm) or plus infinity (rp)."""
+    return outlined(b, f"directed.{mode}", vec(F32), lambda inner, x: _directed_once(inner, x, mode), exact)
+
+
+def _directed_once(b: Builder, exact: Value, mode: str) -> Value:
     near = b.fptrunc(exact, vec(F32))
     back = b.fpext(near, vec(F64))
     infinite = b.fcmp_ordered("==", call(b, f"llvm.fabs.{suffix(F64)}", vec(F64), exact), splat(F64, float("inf")))

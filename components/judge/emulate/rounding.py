@@ -142,6 +142,10 @@ def two_sum(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
 
 def odd_sum(b: Builder, x: Value, y: Value) -> Value:
     """x + y in f64 lanes, rounded to odd."""
+    return outlined(b, "odd_sum", vec(F64), _odd_sum, x, y)
+
+
+def _odd_sum(b: Builder, x: Value, y: Value) -> Value:
     total, error = two_sum(b, x, y)
     bits = b.bitcast(total, vec(I64))
     even = b.icmp_signed("==", b.and_(bits, splat(I64, 1)), splat(I64, 0))

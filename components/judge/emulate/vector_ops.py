@@ -1,7 +1,7 @@
 """The interpreter's vector operations: each works on the 32 lanes of a warp at once, as one table row of LLVM IR.
 
 A row says the kinds of the destination and sources and how the value is made; `switch` turns the whole table into one
-LLVM `switch`, so that no compiler is needed (numba brings LLVM) and the core compiles in seconds. Lanes outside the
+LLVM `switch`, so that no compiler is needed (numba brings LLVM; it takes some twenty seconds, once). Lanes outside the
 execution mask keep their old value. No fast-math flag is ever set: add and mul round once each and are never
 contracted; fma is llvm.fma (one rounding).
 
