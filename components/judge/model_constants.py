@@ -27,7 +27,6 @@ class Constants:
     lookup_cycles: float  # a line
     fill_cycles: float  # a sector from or to L2
     block_cycles: float  # starting a block
-    warp_cycles: float  # starting each of its warps
     # the chip's
     l2_rate: float  # over the machine's L2 bandwidth
     dram_rate: float  # over the machine's memory bandwidth
@@ -37,28 +36,27 @@ class Constants:
 
 
 CALIBRATED = Constants(
-    launch_us=0.969,
-    next_launch_us=0.4787,
-    l1_cycles=35.28,
-    l2_share=0.9573,
-    stream_room=0.05292,
-    dram_share=0.2653,
-    line_cycles=0.05006,
-    sector_cycles=1.475,
-    shared_cycles=5.0,
-    bank_cycles=1.301,
-    step_cycles=1.929,
-    sync_cycles=5.0,
-    barrier_cycles=186.9,
-    tail=0.9999,
-    issue_cycles=0.2301,
-    lookup_cycles=0.6565,
-    fill_cycles=1.339,
-    block_cycles=149.2,
-    warp_cycles=0.5,
-    l2_rate=0.637,
-    dram_rate=0.5,
-    atomic_cycles=0.05,
-    lost=0.01749,
-    norm=2.544,
+    launch_us=0.9647,
+    next_launch_us=0.4541,
+    l1_cycles=35.84,
+    l2_share=0.9631,
+    stream_room=0.0538,
+    dram_share=0.2877,
+    line_cycles=0.1676,
+    sector_cycles=1.31,
+    shared_cycles=20.0,
+    bank_cycles=1.076,
+    step_cycles=1.81,
+    sync_cycles=15.0,
+    barrier_cycles=226.0,
+    tail=1.0,
+    issue_cycles=0.2474,
+    lookup_cycles=0.6475,
+    fill_cycles=1.817,
+    block_cycles=150.6,
+    l2_rate=0.8,
+    dram_rate=0.8,
+    atomic_cycles=0.9989,
+    lost=0.5,
+    norm=2.652,
 )

@@ -109,7 +109,6 @@ class Work:
     """What a launch asks of the machine: numbers, or float64 arrays of one length for many launches at once."""
 
     blocks: Any
-    warps_per_block: Any
     resident: Any  # blocks on a multiprocessor at a time
     # totals, then what the busiest multiprocessor gets when blocks are dealt out in turn
     instructions: Any
@@ -140,7 +139,6 @@ def work_of(machine: Architecture, counts: "Traffic", shape: LaunchShape) -> Wor
     pushed_out = max(0.0, 1 - room / wanted) if wanted else 0.0
     return Work(
         blocks=shape.blocks,
-        warps_per_block=warps,
         resident=resident,
         instructions=counts.warp_instructions,
         lines=counts.wavefronts + counts.shared_wavefronts,
@@ -153,7 +151,7 @@ def work_of(machine: Architecture, counts: "Traffic", shape: LaunchShape) -> Wor
         streamed=counts.cold_streamed,
         missed_streamed=counts.missed_streamed,
         atomic_sectors=counts.atomic_sectors,
-        lost_sectors=pushed_out * (counts.load_sectors - counts.l1_missed_sectors),
+        lost_sectors=pushed_out * max(0, counts.load_sectors - counts.l1_missed_sectors),
         longest=tuple(getattr(counts.longest, name) for name in CHAIN),
         chains=tuple(getattr(counts.blocks_sum, name) for name in CHAIN),
     )
@@ -212,7 +210,7 @@ def hold_ups(machine: Architecture, work: Work, k: Constants = CALIBRATED) -> di
         "issue": k.issue_cycles * busiest(work.instructions, work.sm_instructions),
         "lookup": k.lookup_cycles * busiest(work.lines, work.sm_lines),
         "fill": k.fill_cycles * more * busiest(work.sectors, work.sm_sectors),
-        "blocks": (k.block_cycles + k.warp_cycles * work.warps_per_block) * busiest(work.blocks, work.sm_blocks),
+        "blocks": k.block_cycles * busiest(work.blocks, work.sm_blocks),
         "l2": sectors * _SECTOR / (k.l2_rate * machine.l2_gbps * bytes_per_cycle),
         "dram": np.maximum(evicted * sectors, streamed_out * work.missed_streamed)
         * _SECTOR

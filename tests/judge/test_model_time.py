@@ -69,7 +69,10 @@ def test_an_architecture_without_a_model_is_an_error_that_names_the_known_ones()
 
 def test_memory_bound_time_approaches_bytes_over_bandwidth() -> None:
     sectors = 10**9 // 32 * 4  # 4 GB, far over any L2
-    counts = counted(l1_missed_sectors=sectors, cold_sectors=sectors, wavefronts=sectors // 4)
+    counts = counted(
+        load_sectors=sectors, load_requests=sectors // 4, l1_missed_sectors=sectors, cold_sectors=sectors,
+        wavefronts=sectors // 4,
+    )  # fmt: skip
     shape = replace(SHAPE, blocks=100_000)
     for name, machine in ARCHITECTURES.items():
         least = 4e9 / (machine.dram_gbps * 1e3)
