@@ -236,8 +236,20 @@ class Judge:
             spill_bytes=max(numbers[1] for numbers in used),
             shared_bytes=max(numbers[2] for numbers in used),
         )
-        answer, lasting = self._checked(request, compiled)
-        verdict = Verdict.from_dict({**verdict.to_dict(), **answer})
+        # Programs that differ in their text alone compile to the same code and are checked once.
+        code_key = content_key(
+            compiled["code_hash"],
+            compiled["contract_hash"],
+            pattern_key(request.matrix),
+            self.arch,
+            self.backend,
+            self._gpu.identity if self._gpu is not None else None,
+            *self._circumstances(request),
+        )
+        answer, lasting, known = self._once(
+            f"code {code_key}", lambda: self._checked_code(request, compiled, code_key)
+        ).result()
+        verdict = Verdict.from_dict({**verdict.to_dict(), **answer}).with_(from_cache=known)
         if verdict.correct and self._gpu is None:
             verdict = self._against_baseline(verdict, request)
         if verdict.correct:
@@ -297,10 +309,26 @@ class Judge:
                 self._memory.pop(next(iter(self._memory)))
             self._memory[key] = answer
 
+    def _circumstances(self, request: JudgeRequest) -> tuple[Any, ...]:
+        """What an answer depends on besides code, matrix and machine."""
+        return request.operator, request.width, self.compiler, self._limits(), self.settings.wall_s, code_version()
+
+    def _checked_code(
+        self, request: JudgeRequest, compiled: dict[str, Any], key: str
+    ) -> tuple[dict[str, Any], bool, bool]:
+        """(the answer, whether it would come again, whether it was known of an equal program)."""
+        if (kept := self._memory.get(key) or self.cache.get("code", key)) is not None:
+            return kept, True, True
+        answer, lasting = self._checked(request, compiled)
+        if lasting and answer.get("line") is None:  # a line is one text's own
+            self.cache.put("code", key, answer)
+            self._remember(key, answer)
+        return answer, lasting, False
+
     def _checked(self, request: JudgeRequest, compiled: dict[str, Any]) -> tuple[dict[str, Any], bool]:
         """The adversarial set with the interpreter, once for each program, then the target on the backend."""
         gate_key = content_key(
-            request.source, request.operator, request.width, self.arch, self.compiler, self._limits(), code_version()
+            compiled["code_hash"], compiled["contract_hash"], self.arch, *self._circumstances(request)
         )
         gate: dict[str, Any]
         gate, lasting = self._once(f"gate {gate_key}", lambda: self._gate(request, compiled, gate_key)).result()
@@ -323,7 +351,7 @@ class Judge:
         if (kept := self._memory.get(key) or self.cache.get("gate", key)) is not None:
             return kept, True
         answer, lasting = self._run_check(self._check_request(request, compiled, target=False))
-        if lasting:
+        if lasting and answer.get("line") is None:
             self._remember(key, answer)
             self.cache.put("gate", key, answer)
         return answer, lasting

@@ -25,7 +25,7 @@ from components.judge.model_time import ARCHITECTURES
 from components.judge.prepare import job_of, parsed
 from components.judge.ptx_policy import check_ptx
 from components.kernel.operators import OPERATORS
-from components.kernel.types import ProgramError
+from components.kernel.types import KernelProgram, ProgramError
 
 
 def preload() -> None:
@@ -102,6 +102,7 @@ def _compile(request: dict[str, Any], announce: Callable[[str], None]) -> dict[s
         "ptx": compiled.ptx,
         "cubin": base64.b64encode(compiled.cubin).decode(),
         "code_hash": code_hash(compiled.ptx),
+        "contract_hash": contract_hash(program),
         "resources": {
             name: [used.registers, used.spill_bytes, used.shared_bytes] for name, used in compiled.resources.items()
         },
@@ -114,14 +115,21 @@ def _check(request: dict[str, Any], announce: Callable[[str], None]) -> dict[str
     announce("check")
     job = job_of(request)
     with limits(request["cpu_s"], None):
-        return check(
-            job, request["ptx"], request["code_hash"], resources_of(request), request["arch"], request["limits"]
-        )
+        return check(job, request["ptx"], resources_of(request), request["arch"], request["limits"])
 
 
 def resources_of(request: dict[str, Any]) -> dict[str, Resources]:
     """Resources by kernel, as `_compile` answered them."""
     return {name: Resources(*numbers) for name, numbers in request["resources"].items()}
+
+
+def contract_hash(program: KernelProgram) -> str:
+    """SHA-256 of what is not in the code but decides what it does: format, launches, and the parameters by name."""
+    parts = [str(program.format)]
+    parts += [f"{launch.kernel} {launch.grid} {launch.block} {launch.shared}" for launch in program.launches]
+    for kernel, parameters in sorted(program.kernels.items()):
+        parts.append(f"{kernel} {[(p.name, p.ctype, p.pointer, p.const) for p in parameters]}")
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 def code_hash(ptx: str) -> str:
