@@ -22,7 +22,9 @@ def barrier(t: Translator, parts: list[str], o: list[str]) -> None:
         if len(o) != 2:
             raise Unsupported(f"{'.'.join(parts)} without a thread count", t.line)
     if "red" in parts:
-        kind = next(p for p in parts if p in kinds)
+        kind = next((p for p in parts if p in kinds), "")
+        if parts[-1] != ("u32" if kind == "popc" else "pred") or not kind or len(o) not in (3, 4):
+            raise Unsupported(".".join(parts), t.line)
         flags = layout.F_NEGATE if o[-1].startswith("!") else 0
         fields = {
             "D": t.target(o[0], "b32" if kind == "popc" else "p").offset,

@@ -302,7 +302,7 @@ def test_unknown_instructions_are_refused_with_their_line(body: str) -> None:
      ".visible .entry k() { .reg .b32 %r<2>; add.s32 %r1, %r1; }", ".visible .entry k() { .reg .b32 %r<2>; add.s32 %r5, %r1, 1; }",
      ".visible .entry k() { .reg .b64 %d<2>; .reg .b32 %r<2>; add.s32 %r1, %d1, 1; }", ".visible .entry k() { {",
      ".visible .entry k(.param .u64 p) { .reg .b64 %d<2>; ld.param.u64 %d1, [p+8]; }", ".visible .entry k() { shfl.sync.b32; }",
-     ".visible .entry k() { @%p1 exit; }", ".visible .entry k() { .reg .b32 %r<99999999>; mov.u32 %r1, 0f00; }"],
+     ".visible .entry k() { .reg .pred %p<2>; bar.red.pred %p1, 0, %p1; }", ".visible .entry k() { @%p1 exit; }", ".visible .entry k() { .reg .b32 %r<99999999>; mov.u32 %r1, 0f00; }"],
 )  # fmt: skip
 def test_malformed_ptx_is_refused_never_run(text: str) -> None:
     with pytest.raises(Unsupported):
