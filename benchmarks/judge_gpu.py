@@ -87,7 +87,7 @@ def main() -> None:
         os.environ["SPARSERL_CACHE"] = cache
         settings = judge_defaults(backend="gpu")
         with Judge(settings, arch, "gpu", workers=arguments.workers or None) as judge:
-            result["environment"] |= {"compiler": judge.compiler, **judge._gpu.identity, "facts": judge._gpu.facts}
+            result["environment"] |= {"compiler": judge.compiler, **judge._gpu.device, "facts": judge._gpu.facts}
             for name in arguments.sections:
                 start = time.monotonic()
                 result[name] = {

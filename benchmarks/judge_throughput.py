@@ -74,9 +74,9 @@ def unique_programs(count: int) -> list[str]:
     for number in range(count):
         source = chosen[number % len(chosen)].source
         guard = f"  if (gridDim.x == {2_000_000_000 + number}) return;\n"
-        sources.append(
-            re.sub(r"(__global__[^{]*\{\n)", lambda match, line=guard: match.group() + line, source, count=1)
-        )
+        head = re.search(r"__global__[^{]*\{\n", source)
+        assert head is not None
+        sources.append(source[: head.end()] + guard + source[head.end() :])
     return sources
 
 

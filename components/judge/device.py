@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from components.judge.compile import compile_program
+from components.judge.guarded import GuardedMemory, GuardsMissing
 from components.judge.nvml import Clocks, Nvml
 
 NOT_READY = 600  # cudaErrorNotReady
@@ -188,6 +189,12 @@ class CudaDevice:
         self.l2_bytes = int(properties["l2CacheSize"])
         self.multiprocessors = int(properties["multiProcessorCount"])
         self.arch = f"sm_{properties['major']}{properties['minor']}"
+        self._guarded: GuardedMemory | None = None
+        self.guards = "unmapped"  # or why there are none but the poisoned zones
+        try:
+            self._guarded = GuardedMemory()
+        except GuardsMissing as error:
+            self.guards = f"poisoned only ({error})"
         self._nvml = Nvml(self._runtime.deviceGetPCIBusId(0))
         self._own = self.load(own_cubin(self.arch), ("audit", "scatter", "nothing", "sweep"))
         self._key = np.uint64(secrets.randbits(64))  # reaches the device as an argument of `audit` alone
@@ -209,6 +216,10 @@ class CudaDevice:
         """Device memory, 256-byte aligned, contents undefined."""
         with self._faults(), self.stream:
             return _CupyBlock(self.cupy.cuda.alloc(max(nbytes, 16)), nbytes)
+
+    def alloc_guarded(self, nbytes: int) -> Block:
+        """Device memory for a program's arena, `nbytes` a multiple of 256; nothing is mapped around it if `guards`."""
+        return self.alloc(nbytes) if self._guarded is None else self._guarded.alloc(nbytes)
 
     def upload(self, array: NDArray[Any]) -> Block:
         """A copy of a contiguous host array."""

@@ -131,6 +131,11 @@ class GpuExecutor:
         """Name and driver of the device: part of a verdict's cache key."""
         return {"gpu": self._device["gpu"], "driver": self._device["driver"]}
 
+    @property
+    def device(self) -> dict[str, Any]:
+        """What the device says of itself: `gpu`, `driver`, `l2_bytes`, `guards` (around a program's memory)."""
+        return dict(self._device)
+
     def judge(self, request: dict[str, Any]) -> tuple[dict[str, Any], bool]:
         """Verify on all matrices and time against the libraries; (fields of a Verdict, whether they would come again).
 

@@ -412,7 +412,8 @@ def _answer(executor: Executor, planned: Plan, announce: Callable[[str], None]) 
     start = time.perf_counter()
     operation = planned.request["op"]
     if operation == "identify":
-        return {"gpu": executor.device.name, "l2_bytes": executor.device.l2_bytes}
+        device = executor.device
+        return {"gpu": device.name, "l2_bytes": device.l2_bytes, "guards": device.guards}
     if operation == "facts":
         facts: dict[str, Any] = executor.device.measure_facts().to_dict()
         return facts

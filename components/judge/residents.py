@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from components.judge.adversarial import GROUP as ADVERSARIAL
 from components.judge.device import Audit, Block, DeviceFault
 from components.judge.prepare import Buffer, Case, Job, numbered_draw
 from components.judge.verify import DRAWS, Draw, check_output
@@ -104,6 +105,8 @@ class Resident:
 
     def __init__(self, device: Any, job: Job, case: Case, numbers: Numbers) -> None:
         self.device, self._numbers = device, numbers
+        # The adversarial matrices are many and small, and the interpreter has checked every access to them.
+        self._alloc = device.alloc if case.matrix.group == ADVERSARIAL else device.alloc_guarded
         arrays = [Buffer(name, array, False) for name, array in case.stored.arrays.items()]
         drawn = numbers.draw(job, case, 0).numbers
         arrays += [Buffer(name, np.ascontiguousarray(array).ravel(), False) for name, array in drawn.inputs.items()]
@@ -127,7 +130,7 @@ class Resident:
     def arena(self, index: int) -> Block:
         """Arena `index`, made when first asked for."""
         while len(self._arenas) <= index:
-            self._arenas.append(self.device.alloc(self.layout.size))
+            self._arenas.append(self._alloc(self.layout.size))
         return self._arenas[index]
 
     def restore(self, index: int, job: Job, case: Case, number: int) -> None:
