@@ -1,22 +1,24 @@
 """The `sparserl` command: parses, dispatches, and turns errors into exit codes.
 
 Exit 0: good. 1: a bad verdict (the kernel is not correct, a gate refused, a check failed). 2: a user error, one line on
-stderr. 3: the output could not be written. 130: interrupted. 141: the reader of the output went away. `--json` prints
-exactly one object on stdout; of a user error it is {"error": "..."}. Heavy imports happen inside the commands: `--help`
-stays quick.
+stderr. 3: the output could not be written. 4: SparseRL itself failed; no verdict. 130: interrupted. 141: the reader of
+the output went away. `--json` prints exactly one object on stdout; of a user error it is {"error": "..."}, except for
+arguments that do not parse. Heavy imports happen inside the commands: `--help` stays quick.
 """
 
 import argparse
+import contextlib
 import errno
 import importlib
 import json
 import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Any
 
-from components.errors import UserError
+from components.errors import SparseRLError, UserError
 
 
 class Exit(IntEnum):
@@ -26,14 +28,19 @@ class Exit(IntEnum):
     BAD_VERDICT = 1
     USER_ERROR = 2
     OUTPUT_ERROR = 3
+    FAILED = 4
+    INTERRUPTED = 130
     READER_GONE = 141
 
 
 class _Parser(argparse.ArgumentParser):
-    """An ArgumentParser whose errors are one line."""
+    """An ArgumentParser whose errors are one line, and whose help fails when it cannot be printed."""
 
     def error(self, message: str) -> Any:
         self.exit(Exit.USER_ERROR, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+    def print_help(self, file: Any = None) -> None:
+        print(self.format_help(), end="", file=file, flush=True)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -153,33 +160,52 @@ def emit(arguments: argparse.Namespace, data: dict[str, Any], text: str) -> None
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
-    arguments = build_parser().parse_args(argv)
-    module, function = arguments.target.split(":")
+    arguments = argparse.Namespace(debug=False)
     try:
-        run: Callable[[argparse.Namespace], int] = getattr(
-            importlib.import_module(f"components.commands.{module}"), function
-        )
-        return run(arguments)
-    except UserError as error:
-        if arguments.debug:
-            raise
-        line = " ".join(str(error).split())
-        print(f"sparserl: {line}", file=sys.stderr)
-        if arguments.json:
-            emit(arguments, {"error": line}, "")
-        return Exit.USER_ERROR
+        arguments = build_parser().parse_args(argv)
+        return _run(arguments)
     except KeyboardInterrupt:
-        print("sparserl: interrupted", file=sys.stderr)
-        return 130
+        _say("interrupted")
+        return Exit.INTERRUPTED
     except BrokenPipeError:
         _drop_output()
         return Exit.READER_GONE
-    except OSError as error:
-        if arguments.debug or error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO) or error.filename is not None:
+    except Exception as error:
+        if arguments.debug:
             raise
-        _drop_output()
-        print(f"sparserl: the output cannot be written: {error.strerror}", file=sys.stderr)
-        return Exit.OUTPUT_ERROR
+        if isinstance(error, OSError) and error.filename is None and error.errno in _FULL:
+            _drop_output()
+            _say(f"the output cannot be written: {error.strerror}")
+            return Exit.OUTPUT_ERROR
+        with contextlib.suppress(OSError):
+            traceback.print_exc()
+        return Exit.FAILED
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    module, function = arguments.target.split(":")
+    run: Callable[[argparse.Namespace], int] = getattr(
+        importlib.import_module(f"components.commands.{module}"), function
+    )
+    try:
+        return run(arguments)
+    except SparseRLError as error:
+        if arguments.debug:
+            raise
+        line = " ".join(str(error).split())
+        _say(line)
+        if arguments.json:
+            emit(arguments, {"error": line}, "")
+        return Exit.USER_ERROR if isinstance(error, UserError) else Exit.FAILED
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+
+
+def _say(line: str) -> None:
+    """One line on stderr, if it can be written; the exit code tells the rest."""
+    with contextlib.suppress(OSError):
+        print(f"sparserl: {line}", file=sys.stderr, flush=True)
 
 
 def _drop_output() -> None:
@@ -187,7 +213,8 @@ def _drop_output() -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         try:
-            stream.flush()
+            if stream is not None:
+                stream.flush()
         except OSError:
             os.dup2(nowhere, stream.fileno())
 

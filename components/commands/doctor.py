@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from components.cli import Exit, emit
 from components.settings import Settings, load
@@ -88,6 +89,16 @@ def _gpu(settings: Settings) -> tuple[str, str]:
     return "ok", f"{name}, {arch}, driver {runtime.driverGetVersion()}, cupy {cupy.__version__}"
 
 
+def _stages(settings: Settings) -> tuple[str, str]:
+    found = shutil.which("python")
+    if found is not None and Path(found).parent == Path(sys.prefix) / "bin":
+        return "ok", f"`dvc repro` runs its stages with {found}"
+    return "absent", (
+        f"`python` is {found or 'not on PATH'}, not this environment's: run `make repro`, or activate the environment "
+        f"(`. {sys.prefix}/bin/activate`) before `dvc repro`"
+    )
+
+
 def _record(settings: Settings) -> tuple[str, str]:
     from components.tracking.store import tracking_uri
 
@@ -114,6 +125,7 @@ def _tools(settings: Settings) -> tuple[str, str]:
 _CHECKS: tuple[tuple[str, Callable[[Settings], tuple[str, str]]], ...] = (
     ("python", _python),
     ("packages", _tools),
+    ("stages", _stages),
     ("compiler", _compiler),
     ("interpreter", _interpreter),
     ("sandbox", _sandbox),

@@ -2,7 +2,10 @@
 
 import argparse
 import json
+import re
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +25,11 @@ if TYPE_CHECKING:
 def run(arguments: argparse.Namespace) -> int:
     """Judge up to K programs spread over the kernel families; write the fastest correct one.
 
-    When none beats the baseline, the baseline's own program is written and named as such: tuning is never worse.
+    When none beats the baseline, the output says so. The library's plain CSR-vector program is written then if it is
+    the baseline (modelled times); a vendor library's baseline has no program to write, so the fastest correct candidate
+    is (measured times).
     """
-    from tqdm import tqdm
-
-    from components.judge.judge import JudgeRequest
+    from components.judge.judge import BASELINE, JudgeRequest
     from components.kernel.families import enumerate_programs, spread
     from components.kernel.operators import get_operator
 
@@ -34,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     width = width_of(arguments)
     if matrix.nnz == 0:
         raise UserError(f"{matrix.id}: {matrix.rows} x {matrix.cols} without entries: there is nothing to tune")
-    default = Path("tuned") / matrix.group / matrix.name / f"{arguments.op}-{width}"
+    default = Path("tuned", _folder(matrix.group), _folder(matrix.name), f"{arguments.op}-{width}")
     out = _writable(Path(arguments.out) if arguments.out else default)
     known = list(enumerate_programs(arguments.op, matrix))
     programs = spread(known, arguments.candidates, seed=arguments.seed)
@@ -42,24 +45,50 @@ def run(arguments: argparse.Namespace) -> int:
     reference = get_operator(arguments.op).reference_program(matrix, width)
     with (
         open_judge(arguments, load()) as judge,
-        tqdm(total=len(requests), desc="judging", unit="program", disable=arguments.json) as bar,
+        _bar(len(requests), shown=not arguments.json) as advance,
     ):
-        verdicts = judge.judge_many(requests, progress=bar.update)
+        verdicts = judge.judge_many(requests, progress=advance)
         baseline, baseline_us = judge.baseline(matrix, arguments.op, width)
     best = min(
         (pair for pair in zip(verdicts, programs, strict=True) if pair[0].correct and pair[0].time_us is not None),
         key=lambda pair: pair[0].time_us or 0.0,
         default=None,
     )
-    beaten = best is not None and (best[0].time_us or 0.0) < baseline_us
-    source = best[1].source if best is not None and beaten else reference
-    write_text(out / "kernel.cu", source)
-    summary = _summary(arguments, matrix, width, programs, verdicts, best if beaten else None, baseline, baseline_us)
+    if best is not None and baseline == BASELINE and (best[0].time_us or 0.0) >= baseline_us:
+        best = None
+    write_text(out / "kernel.cu", best[1].source if best is not None else reference)
+    summary = _summary(arguments, matrix, width, programs, verdicts, best, baseline, baseline_us)
     summary |= {"known": len(known), "kernel": str(out / "kernel.cu"), "out": str(out)}
     write_json(out / "candidates.json", summary)
     write_text(out / "report.md", _report(summary))
     emit(arguments, {k: v for k, v in summary.items() if k != "candidates"}, _report(summary))
     return Exit.GOOD
+
+
+@contextmanager
+def _bar(total: int, shown: bool) -> Iterator[Callable[[int], object]]:
+    """What moves a progress bar on stderr; where none can be drawn, work goes on without it."""
+    from tqdm import tqdm
+
+    try:
+        bar = tqdm(total=total, desc="judging", unit="program", disable=not shown)
+    except OSError:
+        bar = tqdm(total=total, disable=True)
+
+    def advance(done: int) -> None:
+        with suppress(OSError):
+            bar.update(done)
+
+    try:
+        yield advance
+    finally:
+        with suppress(OSError):
+            bar.close()
+
+
+def _folder(name: str) -> str:
+    """A file name for a group or a matrix, which a file may call anything."""
+    return re.sub(r"[^\w.+-]", "_", name).lstrip(".")[:100] or "_"
 
 
 def _writable(out: Path) -> Path:
@@ -74,6 +103,9 @@ def _writable(out: Path) -> Path:
             pass
     except OSError as error:
         raise UserError(f"{out}: {error.strerror}; expected a folder that can be written") from None
+    for name in ("kernel.cu", "candidates.json", "report.md"):
+        if (out / name).is_dir():
+            raise UserError(f"{out / name}: is a folder; expected a file, or none yet")
     return out
 
 
@@ -131,14 +163,15 @@ def _report(summary: dict[str, Any]) -> str:
     verdict = summary["verdict"]
     if verdict is None:
         lines.append(
-            f"Nothing beat the baseline {summary['baseline']} ({summary['baseline_us']:.2f} us). "
-            f"The library's own plain CSR-vector program was written to {summary['kernel']}."
+            f"No judged program beat the baseline {summary['baseline']} ({summary['baseline_us']:.2f} us). "
+            f"The library's plain CSR-vector program was written to {summary['kernel']}."
         )
     else:
         interval = verdict["speedup_interval"]
         spread_text = f" [{interval[0]:.2f}, {interval[1]:.2f}]" if interval else " (one modelled value, no interval)"
+        fastest = "Winner" if verdict["speedup"] > 1 else f"Nothing beat {summary['baseline']}; the fastest program"
         lines += [
-            f"Winner: {summary['winner']} {json.dumps(summary['parameters'])}, written to {summary['kernel']}",
+            f"{fastest}: {summary['winner']} {json.dumps(summary['parameters'])}, written to {summary['kernel']}",
             f"{verdict['time_us']:.2f} us against {summary['baseline_us']:.2f} us of {summary['baseline']}: "
             f"{verdict['speedup']:.2f}x{spread_text}",
         ]

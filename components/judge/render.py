@@ -14,7 +14,7 @@ _MEANING = {
     Status.TAMPERED: "does what a kernel has no business doing",
     Status.WRONG: "wrong answer",
     Status.UNSUPPORTED: "the interpreter cannot run it; judge it on a GPU",
-    Status.CORRECT: "right on this pattern, whatever its values, and on the adversarial set",
+    Status.CORRECT: "right on this pattern (its values redrawn) and on the adversarial patterns",
 }
 
 
@@ -73,15 +73,14 @@ def _correct(verdict: Verdict) -> list[str]:
     if verdict.time_us is not None:
         spread = f" (p10 {verdict.p10_us:.2f}, p90 {verdict.p90_us:.2f})" if verdict.p10_us and verdict.p90_us else ""
         lines.append(_line("time", f"{verdict.time_us:.2f} us on {place}, L2 warm, {kind}{spread}"))
-    if verdict.baseline_us is not None and verdict.speedup is not None:
-        interval = _interval(verdict.speedup_interval) or " (no interval: modelled)"
+    if verdict.baseline_us is not None:
+        speedup = _speedup(verdict.speedup, verdict.speedup_interval, verdict)
         taken = f", {verdict.samples} samples" if verdict.samples else ""
-        speedup = f"speed-up {verdict.speedup:.2f}{interval}{taken}"
-        lines.append(_line("baseline", f"{verdict.baseline_us:.2f} us {verdict.baseline}, {speedup}"))
-    if verdict.time_cold_us is not None and verdict.speedup_cold is not None:
-        speedup = f"speed-up {verdict.speedup_cold:.2f}{_interval(verdict.speedup_cold_interval)}"
-        text = f"{verdict.time_cold_us:.2f} us on {place}, L2 cold, {kind}; {speedup} over {verdict.baseline}"
-        lines.append(_line("cold", text))
+        lines.append(_line("baseline", f"{verdict.baseline_us:.2f} us {verdict.baseline}{speedup}{taken}"))
+    if verdict.time_cold_us is not None:
+        speedup = _speedup(verdict.speedup_cold, verdict.speedup_cold_interval, verdict)
+        over = f" over {verdict.baseline}" if speedup else ""
+        lines.append(_line("cold", f"{verdict.time_cold_us:.2f} us on {place}, L2 cold, {kind}{speedup}{over}"))
     if verdict.baselines:
         ranked = sorted(verdict.baselines.items(), key=lambda pair: pair[1])
         lines.append(
@@ -96,7 +95,7 @@ def _correct(verdict: Verdict) -> list[str]:
             limit = f"{verdict.floor_us / verdict.time_us:.0%} of the physical limit ({verdict.floor_us:.2f} us)"
             rate = f"{rate}, {limit}"
         lines.append(_line("traffic", rate))
-    if verdict.convert_us is not None:
+    if verdict.convert_us is not None and verdict.time_us is not None:
         pays = "never pays" if verdict.break_even is None else f"pays after {verdict.break_even:.0f} products"
         lines.append(_line("convert", f"{verdict.format}: {verdict.convert_us:.0f} us on the host, {pays}"))
     if verdict.clocks:
@@ -107,8 +106,13 @@ def _correct(verdict: Verdict) -> list[str]:
     return lines
 
 
-def _interval(bounds: tuple[float, float] | None) -> str:
-    return "" if bounds is None else " ({:.2f} to {:.2f}, 95 %)".format(*bounds)
+def _speedup(value: float | None, interval: tuple[float, float] | None, verdict: Verdict) -> str:
+    """Never without its baseline and its interval; a modelled one is a single value, and says so."""
+    if value is None or verdict.baseline is None:
+        return ""
+    if interval is not None:
+        return ", speed-up {:.2f} ({:.2f} to {:.2f}, 95 %)".format(value, *interval)
+    return f", speed-up {value:.2f} (no interval: modelled)" if verdict.timing == "modelled" else ""
 
 
 def _in_ms(milliseconds: float | None) -> str:

@@ -36,7 +36,11 @@ def load_matrix(spec: str | Path, root: Path | None = None, name: str | None = N
         raise UserError(f"a matrix with no name, expected a file ({', '.join(SUFFIXES)}) or group/name")
     path = Path(spec)
     stem = matrix_name(path)
-    if path.is_dir():
+    try:
+        is_folder = path.is_dir()
+    except OSError as error:
+        raise UserError(f"{str(path)[:60]}...: {error.strerror}, expected a file or group/name") from None
+    if is_folder:
         raise UserError(f"{path}: a folder, expected a file ({', '.join(SUFFIXES)}) or group/name")
     if stem is None or not path.exists():
         return _from_manifest(str(spec), root, stem is not None)
@@ -125,7 +129,8 @@ def _member(path: Path, stem: str) -> str:
         with tarfile.open(path) as archive:
             names = [m.name for m in archive if m.isfile() and m.name.lower().endswith(".mtx")]
     except DAMAGE as error:
-        fail(str(path), 1, f"archive damaged or cut off ({error}), expected a whole tar archive")
+        why = "no archive within" if isinstance(error, tarfile.ReadError) else str(error)
+        fail(str(path), 1, f"archive damaged or cut off ({why}), expected a whole tar archive")
     names = [n for n in names if not PurePosixPath(n).name.startswith(".")]
     stems = {n: PurePosixPath(n).name[:-4] for n in names}
     rules: list[Callable[[str], bool]] = [

@@ -67,7 +67,19 @@ def load_npz(path: Path, name: str, group: str = "local") -> SparseMatrix:
             first = "holds Python objects or is no array file"
         raise UserError(f"{path}: {first}, expected a matrix saved by scipy.sparse.save_npz") from None
     matrix = from_scipy(coo, name, group, str(path))
-    return dataclasses.replace(matrix, **details) if details else matrix
+    return dataclasses.replace(matrix, **_checked(details, path)) if details else matrix
+
+
+def _checked(details: object, path: Path) -> dict[str, Any]:
+    """The details of `save_npz`, each of its own kind; anybody may write a file that claims others.
+
+    Raises:
+        UserError: a detail that `save_npz` does not write, or of another type.
+    """
+    kinds = {name: int if name in ("nnz_stored", "duplicates") else str for name in _DETAILS}
+    if not isinstance(details, dict) or any(type(value) is not kinds.get(key) for key, value in details.items()):
+        raise UserError(f"{path}: details {str(details)[:60]!r}, expected those that SparseRL writes, or none")
+    return details
 
 
 def from_scipy(matrix: Any, name: str, group: str, source: str) -> SparseMatrix:

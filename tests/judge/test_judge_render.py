@@ -26,7 +26,7 @@ def test_a_modelled_time_names_its_model_and_its_baseline() -> None:
         bytes_moved=4_000_000, compiler="nvrtc 13.5", arch="sm_90", compile_ms=45.0,
     )  # fmt: skip
     assert format_verdict(right).splitlines() == [
-        "correct: right on this pattern, whatever its values, and on the adversarial set",
+        "correct: right on this pattern (its values redrawn) and on the adversarial patterns",
         "  time       4.00 us on sm_90, L2 warm, modelled, calibrated on H200",
         "  baseline   6.00 us reference:csr_vector, speed-up 1.50 (no interval: modelled)",
         "  traffic    4000000 bytes, 1000 GB/s",
@@ -50,7 +50,7 @@ def test_a_measured_time_comes_with_gpu_cache_state_interval_and_limit() -> None
     assert format_verdict(measured).splitlines()[1:] == [
         "  time       4.00 us on NVIDIA H200, L2 warm, measured (p10 3.90, p90 4.20)",
         "  baseline   6.00 us cusparse:csr_alg2, speed-up 1.50 (1.48 to 1.52, 95 %), 16 samples",
-        "  cold       9.00 us on NVIDIA H200, L2 cold, measured; "
+        "  cold       9.00 us on NVIDIA H200, L2 cold, measured, "
         "speed-up 1.20 (1.10 to 1.30, 95 %) over cusparse:csr_alg2",
         "  libraries  cusparse:csr_alg2 6.00, torch:csr_matmul 30.00 us, L2 warm",
         "  caution    do not quote these times: clocks held down: power cap",
@@ -61,10 +61,22 @@ def test_a_measured_time_comes_with_gpu_cache_state_interval_and_limit() -> None
     ]
 
 
+def test_a_measured_speedup_without_its_interval_is_not_printed() -> None:
+    bare = Verdict(
+        Status.CORRECT, timing="measured", time_us=4.0, baseline="cusparse:csr_alg2", baseline_us=6.0, speedup=1.5,
+        time_cold_us=9.0, speedup_cold=1.2, gpu="NVIDIA H200", arch="sm_90",
+    )  # fmt: skip
+    assert format_verdict(bare).splitlines()[1:4] == [
+        "  time       4.00 us on NVIDIA H200, L2 warm, measured",
+        "  baseline   6.00 us cusparse:csr_alg2",
+        "  cold       9.00 us on NVIDIA H200, L2 cold, measured",
+    ]
+
+
 def test_what_has_no_time_claims_none() -> None:
     empty = Verdict(Status.CORRECT, "nothing to time: the matrix has no entries", arch="sm_90")
     assert format_verdict(empty).splitlines() == [
-        "correct: right on this pattern, whatever its values, and on the adversarial set",
+        "correct: right on this pattern (its values redrawn) and on the adversarial patterns",
         "  note       nothing to time: the matrix has no entries",
         "  compiled   sm_90",
     ]
