@@ -87,7 +87,7 @@ class Judge:
         if backend == "gpu":
             from components.judge.gpu import GpuExecutor
 
-            self._gpu = GpuExecutor()
+            self._gpu = GpuExecutor(spares=0 if self.workers == 1 else 2)  # one program at a time needs no spare
 
     def __enter__(self) -> Self:
         return self
