@@ -13,6 +13,7 @@ NAME = "sparserl-policy"
 _GATED = ("arch", "timing", "data_version")
 _RATES = ("_compile_rate", "_pass_at_1")
 _SPEEDUP = "_speedup_1"
+_ALREADY = "it is the champion already"
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Decision:
         return asdict(self)
 
     def __str__(self) -> str:
-        verb = "promoted" if self.promoted else "refused"
+        verb = "kept" if self.reasons == (_ALREADY,) else "promoted" if self.promoted else "refused"
         return f"{self.alias}: version {self.version} {verb}: {'; '.join(self.reasons)}"
 
 
@@ -104,7 +105,7 @@ def promote(settings: Settings, arch: str | None = None, version: int | None = N
     client, _ = open_store(settings)
     champion = _aliased(settings, alias)
     if champion is not None and champion.version == challenger.version:
-        return Decision(True, alias, challenger.version, None, ("it is the champion already",))
+        return Decision(True, alias, challenger.version, None, (_ALREADY,))
     failures, notes = _judged(settings, challenger.tags, champion.tags if champion else None, arch)
     previous = champion.version if champion else None
     passed = "no champion before" if champion is None else "every gate holds"

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 
@@ -209,6 +210,15 @@ def test_a_name_too_long_for_a_file_is_told(kernel: Path, capsys: pytest.Capture
     assert "File name too long" in one_line(capsys)
     assert main(["judge", "a" * 5000, "-m", str(kernel)]) == Exit.USER_ERROR
     assert "File name too long" in one_line(capsys)
+
+
+def test_a_name_without_its_group_gets_a_hint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = pd.DataFrame({"matrix": ["HB/ash219", "Own/ash219", "HB/other"]})
+    monkeypatch.setattr("components.matrix.manifest.read_manifest", lambda root: known)
+    assert main(["matrices", "info", "ash219"]) == Exit.USER_ERROR
+    assert one_line(capsys).endswith("; did you mean HB/ash219 or Own/ash219?\n")
 
 
 def test_a_kernel_that_never_ends_is_not_read(tmp_path: Path, matrix: Path, capsys: pytest.CaptureFixture[str]) -> None:

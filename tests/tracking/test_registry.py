@@ -73,7 +73,9 @@ def test_a_better_version_is_promoted_and_rolled_back(settings):
     second = _version(settings, rl_spmv_speedup_1=1.4, rl_spmv_speedup_1_low=1.3)
     assert promote(settings).promoted
     assert champions(settings)[0]["version"] == second
-    assert promote(settings).reasons == ("it is the champion already",)
+    again = promote(settings)
+    assert again.reasons == ("it is the champion already",)
+    assert str(again).endswith("kept: it is the champion already")
     assert rollback(settings, "sm_90") == {"alias": "champion-sm_90", "version": first, "was": second}
     assert champions(settings)[0]["version"] == first
     assert rollback(settings, "sm_90")["version"] == second
