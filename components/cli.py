@@ -173,9 +173,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if arguments.debug:
             raise
-        if isinstance(error, OSError) and error.filename is None and error.errno in _FULL:
+        if isinstance(error, OSError) and error.errno in _FULL:
             _drop_output()
-            _say(f"the output cannot be written: {error.strerror}")
+            _say(f"{error.filename or 'the output'} cannot be written: {error.strerror}")
             return Exit.OUTPUT_ERROR
         with contextlib.suppress(OSError):
             traceback.print_exc()
@@ -199,7 +199,7 @@ def _run(arguments: argparse.Namespace) -> int:
         return Exit.USER_ERROR if isinstance(error, UserError) else Exit.FAILED
 
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
 
 
 def _say(line: str) -> None:

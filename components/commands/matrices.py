@@ -1,10 +1,13 @@
 """`sparserl matrices list|info|pull`."""
 
 import argparse
+import re
 from pathlib import Path
 from typing import Any
 
 from components.cli import Exit, emit
+from components.commands.session import writable_folder
+from components.errors import UserError
 from components.settings import load
 
 
@@ -39,7 +42,10 @@ def run_pull(arguments: argparse.Namespace) -> int:
     """Download matrices by name; what is already there and matches its recorded hash is kept."""
     from components.matrix.collection import pull
 
-    paths = pull(arguments.names, load().matrices.collection, Path(arguments.out))
+    for name in arguments.names:
+        if not re.fullmatch(r"[\w.+-]+/[\w.+-]+", name):
+            raise UserError(f"{name!r}: expected group/name, as in HB/ash219")
+    paths = pull(arguments.names, load().matrices.collection, writable_folder(Path(arguments.out)))
     emit(arguments, {"files": [str(path) for path in paths]}, "\n".join(map(str, paths)))
     return Exit.GOOD
 

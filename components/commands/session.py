@@ -1,7 +1,9 @@
-"""What several commands share: the settings they run with and the judge they ask."""
+"""What several commands share: the settings they run with, the judge they ask, the folder they write to."""
 
 import argparse
 import dataclasses
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from components.errors import UserError
@@ -26,6 +28,21 @@ def load_real_matrix(spec: str) -> "SparseMatrix":
     if np.iscomplexobj(matrix.values):
         raise UserError(f"{spec}: complex matrices are not supported by spmv and spmm yet; expected real values")
     return matrix
+
+
+def writable_folder(out: Path) -> Path:
+    """The folder, made now: a path that cannot be one is told before any work is done.
+
+    Raises:
+        UserError: it cannot be made or written.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        raise UserError(f"{out}: {error.strerror}; expected a folder that can be written") from None
+    return out
 
 
 def judge_settings(arguments: argparse.Namespace, settings: Settings) -> JudgeSettings:

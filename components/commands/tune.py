@@ -3,14 +3,13 @@
 import argparse
 import json
 import re
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from components.cli import Exit, emit, width_of
-from components.commands.session import load_real_matrix, open_judge
+from components.commands.session import load_real_matrix, open_judge, writable_folder
 from components.errors import UserError
 from components.files import write_json, write_text
 from components.judge.standing import standing
@@ -38,7 +37,10 @@ def run(arguments: argparse.Namespace) -> int:
     if matrix.nnz == 0:
         raise UserError(f"{matrix.id}: {matrix.rows} x {matrix.cols} without entries: there is nothing to tune")
     default = Path("tuned", _folder(matrix.group), _folder(matrix.name), f"{arguments.op}-{width}")
-    out = _writable(Path(arguments.out) if arguments.out else default)
+    out = writable_folder(Path(arguments.out) if arguments.out else default)
+    for name in ("kernel.cu", "candidates.json", "report.md"):
+        if (out / name).is_dir():
+            raise UserError(f"{out / name}: is a folder; expected a file, or none yet")
     known = list(enumerate_programs(arguments.op, matrix))
     programs = spread(known, arguments.candidates, seed=arguments.seed)
     requests = [JudgeRequest(p.source, matrix, arguments.op, width) for p in programs]
@@ -89,24 +91,6 @@ def _bar(total: int, shown: bool) -> Iterator[Callable[[int], object]]:
 def _folder(name: str) -> str:
     """A file name for a group or a matrix, which a file may call anything."""
     return re.sub(r"[^\w.+-]", "_", name).lstrip(".")[:100] or "_"
-
-
-def _writable(out: Path) -> Path:
-    """The folder, made now: a path that cannot be one is told before anything is judged.
-
-    Raises:
-        UserError: it cannot be made or written.
-    """
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=out):
-            pass
-    except OSError as error:
-        raise UserError(f"{out}: {error.strerror}; expected a folder that can be written") from None
-    for name in ("kernel.cu", "candidates.json", "report.md"):
-        if (out / name).is_dir():
-            raise UserError(f"{out / name}: is a folder; expected a file, or none yet")
-    return out
 
 
 def _summary(

@@ -221,6 +221,22 @@ def test_a_name_without_its_group_gets_a_hint(
     assert one_line(capsys).endswith("; did you mean HB/ash219 or Own/ash219?\n")
 
 
+def test_a_pull_is_checked_before_the_network_is_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["matrices", "pull", "HB/ash219", "ash219"]) == Exit.USER_ERROR
+    assert one_line(capsys) == "sparserl: 'ash219': expected group/name, as in HB/ash219\n"
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    assert main(["matrices", "pull", "HB/ash219", "--out", str(tmp_path / "file")]) == Exit.USER_ERROR
+    assert "expected a folder that can be written" in one_line(capsys)
+
+
+def test_a_full_disk_under_a_file_names_the_file(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("components.commands.report.run", raises(OSError(28, "No space left on device", "kernel.cu")))
+    assert main(["report"]) == Exit.OUTPUT_ERROR
+    assert one_line(capsys) == "sparserl: kernel.cu cannot be written: No space left on device\n"
+
+
 def test_a_kernel_that_never_ends_is_not_read(tmp_path: Path, matrix: Path, capsys: pytest.CaptureFixture[str]) -> None:
     os.mkfifo(tmp_path / "k.cu")
     (tmp_path / "big.cu").write_bytes(b" " * (1 << 20) + b" ")
