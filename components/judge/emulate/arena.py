@@ -11,6 +11,7 @@ from components.judge.emulate.ptx_text import Parameter, Variable
 from components.judge.emulate.records import EmuBuffer, EmulatorLimits, EmuLaunch
 from components.judge.emulate.translate import PARAMETER_BASE, EntryCode, fill
 
+_CHUNK = 1 << 20  # bytes
 MAX_MODELLED_L1 = 160  # multiprocessors with an L1 of their own
 
 
@@ -29,6 +30,8 @@ class Memory:
 
     def __init__(self, variables: Sequence[Variable], buffers: Sequence[EmuBuffer], limits: EmulatorLimits) -> None:
         self.arrays: list[NDArray[Any]] = []
+        self._chunk: NDArray[np.uint8] = np.zeros(0, np.uint8)  # zeroed memory to give away, and where it lies
+        self._chunk_address = self._used = 0
         self.names = [v.name for v in variables] + [b.name for b in buffers]
         self.lengths: list[int] = []
         rows = np.zeros((len(self.names) + 2, layout.BUF_WORDS), np.int64)  # then the parameters, then shared memory
@@ -55,10 +58,26 @@ class Memory:
 
     def keep(self, size: int, dtype: Any = np.uint8) -> NDArray[Any]:
         """A zeroed array whose address stays valid, 64-byte aligned."""
-        raw = np.zeros(size * np.dtype(dtype).itemsize + 128, np.uint8)
-        start = -address_of(raw) % 64
-        self.arrays.append(raw)
-        return raw[start : start + size * np.dtype(dtype).itemsize].view(dtype)
+        return self.place(size * np.dtype(dtype).itemsize)[0].view(dtype)
+
+    def place(self, size: int) -> tuple[NDArray[np.uint8], int]:
+        """`size` zeroed bytes that stay where they are, 64-byte aligned, and their address.
+
+        Out of large chunks: a run needs some thirty arrays, and NumPy takes microseconds for each of its own.
+        """
+        needed = (size + 127) // 64 * 64
+        if self._used + needed > len(self._chunk):
+            raw = np.zeros(max(_CHUNK, needed) + 64, np.uint8)
+            self.arrays.append(raw)
+            start = -address_of(raw) % 64
+            self._chunk, self._used = raw[start:], 0
+            self._chunk_address = address_of(self._chunk)
+        at, self._used = self._used, self._used + needed
+        return self._chunk[at : at + size], self._chunk_address + at
+
+    def place_words(self, words: int) -> int:
+        """The address of so many zeroed 8-byte words."""
+        return self.place(8 * words)[1]
 
     def sm_loads(self, count: int) -> NDArray[np.int64]:
         """Zeroed rows of what each multiprocessor gets in the next launch, kept as `loads`."""
@@ -67,22 +86,14 @@ class Memory:
 
     def _row(self, row: NDArray[np.int64], index: int, data: NDArray[np.uint8], writable: bool,
              initialised: bool) -> NDArray[np.uint8]:  # fmt: skip
-        copy = self.keep(data.size + 64)
+        copy, address = self.place(data.size + 64)
         copy[: data.size] = data
         words = (data.size + 35) // 4
         shadow = [0, 0]
         if writable or not initialised:
-            shadow = [address_of(self.keep(words, np.int64)) for _ in range(2)]
-        seen = self.keep(data.size // 128 + 2)
-        row[:] = (
-            window(index),
-            data.size,
-            address_of(copy),
-            int(writable),
-            int(initialised),
-            *shadow,
-            address_of(seen),
-        )
+            shadow = [self.place_words(words) for _ in range(2)]
+        seen = self.place(data.size // 128 + 2)[1]
+        row[:] = (window(index), data.size, address, int(writable), int(initialised), *shadow, seen)
         return copy[: data.size]
 
     def set_parameters(self, block: bytes) -> None:
@@ -102,7 +113,7 @@ def prepare(memory: Memory, state: NDArray[np.int64], code: EntryCode, launch: E
     """Lay out registers, shared and local memory for a launch and fill the state."""
     threads = launch.block[0] * launch.block[1] * launch.block[2]
     warps = -(-threads // layout.LANES)
-    files = memory.keep(warps * code.register_bytes)
+    files, files_address = memory.place(warps * code.register_bytes)
     image = _image(memory, code, launch)
     files.reshape(warps, -1)[:] = image
     lanes = np.arange(warps * layout.LANES, dtype=np.int64).reshape(warps, layout.LANES)
@@ -117,19 +128,17 @@ def prepare(memory: Memory, state: NDArray[np.int64], code: EntryCode, launch: E
         if name in code.special:
             offset = code.special[name]
             files.reshape(warps, -1)[:, offset : offset + 128] = values.astype(np.uint32).view(np.uint8)
-    records = memory.keep(warps * layout.WARP_BYTES)
+    records, records_address = memory.place(warps * layout.WARP_BYTES)
     registers = records.view(np.int64).reshape(warps, -1)[:, layout.W_REGS // 8]
-    registers[:] = address_of(files) + code.register_bytes * np.arange(warps)
+    registers[:] = files_address + code.register_bytes * np.arange(warps)
     shared = code.shared_static + launch.shared_bytes
     words = shared // 4 + 16
     row = memory.buffers[-1]
-    shadows = [address_of(memory.keep(words, np.int64)) for _ in range(2)]
-    row[:] = (0, shared, address_of(memory.keep(shared + 64)), 1, 0, *shadows, 0)
+    shadows = [memory.place_words(words) for _ in range(2)]
+    row[:] = (0, shared, memory.place(shared + 64)[1], 1, 0, *shadows, 0)
     rows = code.rows
     memory.arrays.append(rows)
-    scratch, table = memory.keep(layout.SCRATCH_BYTES), memory.keep(3 * layout.HASH_SLOTS, np.int64)
     sms = min(memory.sms, launch.grid[0] * launch.grid[1] * launch.grid[2])
-    cache = memory.keep(sms * memory.slots)
     before = int(state[layout.S_SEQ // 8])
     budget = int(state[layout.S_BUDGET_END // 8]) or limits.instruction_budget
     state[:] = 0
@@ -140,9 +149,9 @@ def prepare(memory: Memory, state: NDArray[np.int64], code: EntryCode, launch: E
         layout.S_BUFFER_COUNT: len(memory.names),
         layout.S_SHARED_BUFFER: address_of(row),
         layout.S_SHARED_LEN: shared,
-        layout.S_LOCAL: address_of(memory.keep(max(1, warps * layout.LANES * code.local_bytes))),
+        layout.S_LOCAL: memory.place(max(1, warps * layout.LANES * code.local_bytes))[1],
         layout.S_LOCAL_LEN: code.local_bytes,
-        layout.S_WARPS: address_of(records),
+        layout.S_WARPS: records_address,
         layout.S_WARP_COUNT: warps,
         layout.S_THREADS: threads,
         layout.S_BX: launch.block[0],
@@ -152,16 +161,16 @@ def prepare(memory: Memory, state: NDArray[np.int64], code: EntryCode, launch: E
         layout.S_GY: launch.grid[1],
         layout.S_GZ: launch.grid[2],
         layout.S_SMS: sms,
-        layout.S_L1: address_of(cache),
-        layout.S_SCRATCH: address_of(scratch),
-        layout.S_HASH: address_of(table),
+        layout.S_L1: memory.place(sms * memory.slots)[1],
+        layout.S_SCRATCH: memory.place(layout.SCRATCH_BYTES)[1],
+        layout.S_HASH: memory.place_words(3 * layout.HASH_SLOTS),
         layout.S_SM_LOADS: address_of(memory.sm_loads(sms)),
         layout.S_CTAID_X: code.special["%ctaid.x"],
         layout.S_CTAID_Y: code.special["%ctaid.y"],
         layout.S_CTAID_Z: code.special["%ctaid.z"],
-        layout.S_ORDER: address_of(memory.keep(layout.ORDER_WORDS, np.int64)),
-        layout.S_COPIES: address_of(memory.keep((shared // 4 + 16) * layout.COPY_BYTES)),
-        layout.S_GROUPS: address_of(memory.keep(warps * layout.LANES, np.int64)),
+        layout.S_ORDER: memory.place_words(layout.ORDER_WORDS),
+        layout.S_COPIES: memory.place((shared // 4 + 16) * layout.COPY_BYTES)[1],
+        layout.S_GROUPS: memory.place_words(warps * layout.LANES),
         layout.S_SEQ: before,
         layout.S_LAUNCH0: before + 1,
         layout.S_BUDGET_END: budget,
