@@ -123,7 +123,10 @@ def test_a_bar_that_cannot_be_drawn_costs_no_verdict(tmp_path: Path, monkeypatch
     assert [verdict.correct for verdict in verdicts] == [True, True]
 
 
-@pytest.mark.parametrize("shape", [(0, 0), (0, 5), (5, 0), (5, 5)])
+@pytest.mark.parametrize(
+    "shape",
+    [(0, 0), (5, 5), pytest.param((0, 5), marks=pytest.mark.slow), pytest.param((5, 0), marks=pytest.mark.slow)],
+)
 def test_a_matrix_without_rows_columns_or_entries_is_judged_and_claims_no_time(
     shape: tuple[int, int],
     tmp_path: Path,
@@ -299,6 +302,7 @@ def test_doctor_says_when_stages_would_run_elsewhere(monkeypatch: pytest.MonkeyP
     assert _stages(load())[0] == "ok"
 
 
+@pytest.mark.slow
 def test_tunes_of_two_operators_lie_side_by_side(
     tmp_path: Path, matrix: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,26 +9,31 @@ import pytest
 from components.judge.judge import Judge, JudgeRequest
 from components.judge.options import judge_defaults
 from components.judge.verdict import Status
+from tests.judge.forgetting import forget
 from tests.judge.hostile_programs import HONEST, TARGET, matrix, per_thread
 
 GOOD = HONEST["thread-per-row"]
 
 
-@pytest.fixture(params=[True, False], ids=["cache", "no-cache"])
-def judge(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Judge]:
-    monkeypatch.setenv("SPARSERL_CACHE", str(tmp_path / "cache"))
-    settings = judge_defaults(backend="emulator", cache=request.param)
-    with Judge(settings, "sm_90", workers=1) as judge:
-        checks = []
-        run_check = judge._run_check
-
-        def counted(request):
-            checks.append(request["source"])
-            return run_check(request)
-
-        judge._run_check = counted  # type: ignore[method-assign]
-        judge.checks = checks  # type: ignore[attr-defined]
+@pytest.fixture(scope="module")
+def warm() -> Iterator[Judge]:
+    with Judge(judge_defaults(backend="emulator", cache=False), "sm_90", workers=1) as judge:
         yield judge
+
+
+@pytest.fixture(params=[True, False], ids=["cache", "no-cache"])
+def judge(request: pytest.FixtureRequest, warm: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Judge:
+    forget(warm, tmp_path if request.param else None)
+    checks = []
+    run_check = warm._run_check
+
+    def counted(request):
+        checks.append(request["source"])
+        return run_check(request)
+
+    monkeypatch.setattr(warm, "_run_check", counted)
+    monkeypatch.setattr(warm, "checks", checks, raising=False)
+    return warm
 
 
 def test_another_comment_and_other_names_are_no_new_program(judge: Judge) -> None:

@@ -64,6 +64,7 @@ def test_no_program_of_the_suite_passes(judge: Judge) -> None:
     assert _wrongly_judged(judge, list(HOSTILE)) == {}
 
 
+@pytest.mark.slow
 def test_no_honest_program_is_stopped(judge: Judge) -> None:
     programs = honest_programs(600)
     by_hand = [program for program in programs if program.family == "by hand"]

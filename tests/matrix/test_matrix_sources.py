@@ -202,6 +202,7 @@ def test_bundled_stage(project: Settings, tmp_path: Path) -> None:
         assert set(group["split"]) == set(PARTS), name
 
 
+@pytest.mark.slow
 def test_stage_repeats_to_the_byte(project: Settings, tmp_path: Path) -> None:
     stage.ingest(project)
     first = {p: p.read_bytes() for p in (tmp_path / "data/matrices").rglob("*") if p.is_file()}
