@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from components.evaluation import plots
 from components.evaluation.metrics import Estimate, one_timing
 from components.files import read_json, write_text
-from components.judge.standing import standing
+from components.judge.standing import provenance
 from components.settings import Settings
 from components.stage import run_stage
 
@@ -116,7 +116,7 @@ def where(evaluation: dict[str, Any]) -> str:
     """The GPU that measured, or the architecture that was modelled, and the state of the cache."""
     if evaluation["timing"] == "measured":
         return f"{evaluation['gpu']}, L2 warm"
-    return f"{evaluation['arch']} ({standing(evaluation['arch'])}; L2 warm)"
+    return f"{evaluation['arch']} ({provenance(evaluation['arch'])}; L2 warm)"
 
 
 def headline(table: "pd.DataFrame", evaluation: dict[str, Any]) -> list[str]:

@@ -3,8 +3,13 @@
 CALIBRATED_ON = {"sm_90": "H200"}  # architectures with measurements behind their constants (benchmarks/model_fit.py)
 
 
-def standing(arch: str) -> str:
-    """`modelled, calibrated on H200` or that the constants are another GPU's."""
+def provenance(arch: str) -> str:
+    """Where the model's constants for an architecture are from."""
     if arch in CALIBRATED_ON:
-        return f"modelled, calibrated on {CALIBRATED_ON[arch]}"
-    return "modelled with constants fitted on H200, never measured here"
+        return f"calibrated on {CALIBRATED_ON[arch]}"
+    return "constants fitted on H200, never measured on this architecture"
+
+
+def standing(arch: str) -> str:
+    """What a modelled time of an architecture is called."""
+    return f"modelled, {provenance(arch)}"

@@ -121,7 +121,7 @@ def project(tmp_path):
 def test_the_page_stands_alone_and_says_what_was_counted(project):
     page = report(project).read_text()
     assert not re.search(r"(?:src|href)=[\"'](?!data:)", page)
-    assert "modelled on sm_90 (modelled, calibrated on H200; L2 warm)" in page
+    assert "modelled on sm_90 (calibrated on H200; L2 warm)" in page
     assert "1.250 [1.100, 1.400]" in page
     assert "87.5 %" in page
     assert "if (a&lt;b)" in page

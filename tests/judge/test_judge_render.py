@@ -35,7 +35,7 @@ def test_a_modelled_time_names_its_model_and_its_baseline() -> None:
         "  compiled   nvrtc 13.5, sm_90, 45 ms",
     ]
     other = format_verdict(right.with_(arch="sm_80"))
-    assert "modelled with constants fitted on H200, never measured here" in other
+    assert "modelled, constants fitted on H200, never measured on this architecture" in other
 
 
 def test_a_measured_time_comes_with_gpu_cache_state_interval_and_limit() -> None:
