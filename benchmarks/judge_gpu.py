@@ -13,14 +13,17 @@ recovery    bad programs straight to the executor, without the interpreter that 
             verdict to the next correct one, while other threads judge good programs
 agreement   (program, matrix) pairs judged by the GPU without the interpreter's gate, and by the interpreter alone
 repeats     what a duplicate costs
+
+The figures that are quoted stand at the top of the file, with those of judge_tamper.json and model_fit.json if these
+lie beside it (benchmarks/judge_tamper.py, benchmarks/model_fit.py).
+
+The figures that are quoted stand at the top of the file, with those of judge_tamper.json and model_fit.json if these
+lie beside it (benchmarks/judge_tamper.py, benchmarks/model_fit.py).
 """
 
 import argparse
 import json
 import os
-import platform
-import shutil
-import subprocess
 import sys
 import tempfile
 import threading
@@ -36,7 +39,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.gpu_agreement import FAULTY  # noqa: E402
+from benchmarks.host import machine  # noqa: E402
 from benchmarks.judge_throughput import unique_programs  # noqa: E402
 from components.errors import UserError  # noqa: E402
 from components.files import write_json  # noqa: E402
@@ -51,18 +54,31 @@ _HEAD = "// format: csr\n// launch: spmv grid=ceil_div(rows, 128) block=128\n"
 _BODY = """extern "C" __global__ void spmv(const int* row_ptr, const int* col_idx, const float* values,
                                 const float* x, float* y, int rows) {{
   const int r = blockIdx.x * 128 + threadIdx.x;
-  if (r >= rows) return;
+  {guard}
   float s = 0.f;
-  for (int k = row_ptr[r]; k < row_ptr[r + 1]; ++k) s += values[k] * x[col_idx[k]];
+  for (int k = row_ptr[r]; k < row_ptr[r + 1]{less}; ++k) s += values[k] * x[col_idx[k]];
   {end}
 }}
 """
+
+
+def _program(end: str, guard: str = "if (r >= rows) return;", less: str = "") -> str:
+    return _HEAD + _BODY.format(end=end, guard=guard, less=less)
+
+
+# Wrong on purpose: verdicts must agree on these too.
+FAULTY = {
+    "zeros": _program("y[r] = 0.f * s;"),
+    "drops-the-last-entry": _program("y[r] = s;", less=" - 1"),
+    "writes-without-guard": _program("y[r] = s;", guard=""),
+    "writes-far-away": _program("y[r] = s; y[(1LL << 36) + r] = 0.f;"),
+}
+# What each does to the process that runs it.
 KILLERS = {
-    "illegal_access": _HEAD + _BODY.format(end="y[r] = s; y[(1LL << 40) + r] = s;"),
-    "timeout": _HEAD
-    + _BODY.format(end="volatile const float* p = x; while (p[0] == p[0] || p[0] != p[0]) {} y[r] = s;"),
-    "misaligned": _HEAD + _BODY.format(end="y[r] = s; *(volatile double*)((char*)y + 4 * r + 1) = s;"),
-    "trap": _HEAD + _BODY.format(end="y[r] = s; if (s == s) __trap();"),
+    "illegal_access": _program("y[r] = s; y[(1LL << 40) + r] = s;"),
+    "timeout": _program("volatile const float* p = x; while (p[0] == p[0] || p[0] != p[0]) {} y[r] = s;"),
+    "misaligned": _program("y[r] = s; *(volatile double*)((char*)y + 4 * r + 1) = s;"),
+    "trap": _program("y[r] = s; if (s == s) __trap();"),
 }
 
 
@@ -82,12 +98,16 @@ def main() -> None:
         raise SystemExit("this benchmark needs an NVIDIA GPU")
     matrices = load(arguments.matrices)
     result: dict[str, Any] = json.loads(arguments.out.read_text()) if arguments.out.exists() else {}
-    result["environment"] = environment()
+    result["environment"] = machine()
     with tempfile.TemporaryDirectory() as cache:
         os.environ["SPARSERL_CACHE"] = cache
         settings = judge_defaults(backend="gpu")
         with Judge(settings, arch, "gpu", workers=arguments.workers or None) as judge:
-            result["environment"] |= {"compiler": judge.compiler, **judge._gpu.device, "facts": judge._gpu.facts}
+            result["environment"] |= {
+                "compiler": judge.compiler,
+                "device": judge._gpu.device,
+                "facts": judge._gpu.facts,
+            }
             for name in arguments.sections:
                 start = time.monotonic()
                 result[name] = {
@@ -96,7 +116,24 @@ def main() -> None:
                     "command": " ".join(["python", *sys.argv]),
                 }
                 print(name, json.dumps({k: v for k, v in result[name].items() if k != "rows"}), flush=True)
+                result = {**result, **summary(result, arguments.out.parent)}
                 write_json(arguments.out, result)
+
+
+def summary(result: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The quoted figures, as far as their sections were measured."""
+    top: dict[str, Any] = {}
+    if (part := result.get("throughput")) is not None:
+        top |= {name: part[name] for name in ("evaluations_per_s", "busy_share", "compile_p50_ms")}
+    if (part := result.get("noise")) is not None:
+        top["aa_noise"] = {name: part[name] for name in ("at_least_10us", "below_10us")}
+    if (tamper := folder / "judge_tamper.json").exists():
+        found = json.loads(tamper.read_text())
+        top |= {"escapes": len(found["escapes"]), "false_alarms": len(found["false_alarms"])}
+    if (fit := folder / "model_fit.json").exists():
+        held = json.loads(fit.read_text())["held_out"]
+        top["model"] = {"tau": held["kendall_tau"], "ordered_1_5x": held["ordered_1_5x"], "pairs": held["pairs"]}
+    return top
 
 
 def load(folder: Path) -> list[SparseMatrix]:
@@ -229,7 +266,7 @@ def agreement(judge: Judge, matrices: list[SparseMatrix], arguments: argparse.Na
     count = -(-arguments.pairs // len(small)) - len(FAULTY)
     named = {f"{p.family} {json.dumps(dict(p.parameters), sort_keys=True)}": p.source
              for p in spread(list(all_programs("spmv")), count, seed=17)}  # fmt: skip
-    named |= {f"faulty {name}": _HEAD + source for name, source in FAULTY.items() if name != "spins"}
+    named |= {f"faulty {name}": source for name, source in FAULTY.items()}
     named |= {f"killer {name}": source for name, source in KILLERS.items()}
     # What costs the executor its context is tried on three of them.
     pairs = [(name, m) for name in named for m in (small[::3] if name.startswith("killer") else small)]
@@ -277,27 +314,6 @@ def direct(judge: Judge, source: str, matrix: SparseMatrix, **more: Any) -> dict
         raise SystemExit(f"a benchmark's program does not compile: {compiled['message']}")
     answer: dict[str, Any] = judge._gpu.judge({**judge._gpu_request(request, compiled, False), **more})[0]
     return answer
-
-
-def environment() -> dict[str, Any]:
-    """What the figures depend on."""
-    query = "name,driver_version,clocks.max.sm,clocks.max.mem,power.limit"
-    command = [shutil.which("nvidia-smi") or "nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"]
-    answer = subprocess.run(command, capture_output=True, text=True, check=True)
-    return {
-        "nvidia_smi": dict(zip(query.split(","), answer.stdout.splitlines()[0].split(", "), strict=True)),
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        "packages": {name: version(name) for name in ("numpy", "numba", "cupy", "torch")},
-    }
-
-
-def version(name: str) -> str | None:
-    """Of an installed package."""
-    try:
-        return str(__import__(name).__version__)
-    except ImportError:
-        return None
 
 
 SECTIONS: dict[str, Callable[[Judge, list[SparseMatrix], argparse.Namespace], dict[str, Any]]] = {

@@ -152,8 +152,7 @@ def read_names(path: Path | None) -> list[str] | None:
 
 def measure(arguments: argparse.Namespace) -> None:
     """Judge every program on every matrix with a GPU and keep the times."""
-    from gpu_agreement import machine
-
+    from benchmarks.host import machine
     from components.judge.judge import Judge, JudgeRequest
     from components.judge.options import judge_defaults, resolve_backend
 

@@ -175,7 +175,7 @@ def trust_table(results: Path) -> list[list[str]]:
         rows.append(["false alarms", honest, place, f"{path.parent.name}/{path.name}"])
     for path in sorted(results.glob("*/judge.json")):
         found, source = read_json(path), f"{path.parent.name}/{path.name}"
-        place = found["environment"]["gpu"]
+        place = found["environment"]["device"]["gpu"]
         if (part := found.get("throughput")) is not None:
             text = f"{part['evaluations_per_s']:.1f} a second, each on {len(part['matrices'])} matrices"
             rows.append(["evaluations", text, place, source])

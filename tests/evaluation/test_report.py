@@ -154,7 +154,7 @@ def test_what_the_benchmarks_found_of_the_judge_is_told_with_its_source(tmp_path
     assert trust_table(tmp_path) == [["what", "figure", "where", "source"]]
     tamper = {"escapes": ["a"], "n_adversarial": 70, "kinds": 20, "false_alarms": [], "n_honest": 300}
     judge = {
-        "environment": {"gpu": "GPU X"},
+        "environment": {"device": {"gpu": "GPU X"}},
         "throughput": {"evaluations_per_s": 101.26, "matrices": [1, 2, 3]},
         "noise": {"at_least_10us": {"n": 0}, "below_10us": {"n": 9, "p95": 0.01, "max": 0.02}},
         "recovery": {"within_2s": 99, "n": 100, "max_s": 2.5},
