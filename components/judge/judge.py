@@ -279,7 +279,7 @@ class Judge:
 
     def _compiled(self, source: str) -> tuple[dict[str, Any], bool]:
         """The compile answer, from memory, disk or a worker; once for all that ask at the same time."""
-        key = content_key(source, self.arch, OPTIONS, self.compiler, code_version())
+        key = content_key(source, self.arch, OPTIONS, self.compiler, code_version(), self.backend)
         answer: tuple[dict[str, Any], bool] = self._once(f"compile {key}", lambda: self._compile(source, key)).result()
         return answer
 
@@ -296,6 +296,7 @@ class Judge:
                 "arch": self.arch,
                 "cpu_s": limit,
                 "memory_mb": self.settings.compile_memory_mb,
+                "cubin": self.backend == "gpu",  # the interpreter runs the PTX
             }
             answer, lasting = self._call(request, {"parse": _START_S, "compile": limit * _SLACK + 5}, _COMPILE_DEATHS)
             if lasting:

@@ -147,12 +147,17 @@ def shuffled_case(job: Job) -> Case | None:
 def buffers(job: Job, case: Case, numbers: Draw) -> list[Buffer]:
     """Every array by name; the output holds NaN."""
     operator = OPERATORS[job.operator]
-    values = fill_values(case.stored, numbers.values)
+    values = _filled(case.stored, numbers)
     found = [Buffer(name, values if name == "values" else array, False) for name, array in case.stored.arrays.items()]
     found += [Buffer(name, np.ascontiguousarray(array).ravel(), False) for name, array in numbers.inputs.items()]
     output = np.full(case.matrix.rows * job.width, np.nan, np.float32)
     found.append(Buffer(operator.output, output, True))
     return found
+
+
+def _filled(stored: StoredMatrix, numbers: Draw) -> np.ndarray[Any, Any]:
+    """A draw's values in a format's slots; nobody writes to it."""
+    return _FILLED.get((id(stored), id(numbers)), lambda: (fill_values(stored, numbers.values), stored, numbers))[0]
 
 
 def _case(job: Job, matrix: SparseMatrix, is_target: bool) -> Case:
@@ -221,4 +226,6 @@ _SHUFFLED: Memo[SparseMatrix] = Memo(256 << 20, lambda matrix: matrix.nnz * 20)
 _STORED: Memo[StoredMatrix | FormatNotApplicable] = Memo(
     256 << 20, lambda stored: stored.bytes + stored.value_slots.nbytes if isinstance(stored, StoredMatrix) else 64
 )
+# Keyed by identity: an entry keeps what it was made of alive, so that no other can take its place.
+_FILLED: Memo[tuple[np.ndarray[Any, Any], StoredMatrix, Draw]] = Memo(64 << 20, lambda entry: entry[0].nbytes)
 _DRAWS: Memo[Draw] = Memo(256 << 20, _bytes_of_draw)

@@ -100,7 +100,7 @@ def _compile(request: dict[str, Any], announce: Callable[[str], None]) -> dict[s
     return {
         "status": "compiled",
         "ptx": compiled.ptx,
-        "cubin": base64.b64encode(compiled.cubin).decode(),
+        "cubin": base64.b64encode(compiled.cubin).decode() if request.get("cubin", True) else None,
         "code_hash": code_hash(compiled.ptx),
         "contract_hash": contract_hash(program),
         "resources": {

@@ -1,5 +1,6 @@
 """The memory of one run: buffers, shadows, registers, shared and local memory, and the state that the core reads."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from components.judge.emulate.ptx_text import Parameter, Variable
 from components.judge.emulate.records import EmuBuffer, EmulatorLimits, EmuLaunch
 from components.judge.emulate.translate import PARAMETER_BASE, EntryCode, fill
 
-_CHUNK = 1 << 20  # bytes
+_CHUNK = 1 << 17  # bytes; larger ones cost their clearing
 MAX_MODELLED_L1 = 160  # multiprocessors with an L1 of their own
 
 
@@ -116,18 +117,9 @@ def prepare(memory: Memory, state: NDArray[np.int64], code: EntryCode, launch: E
     files, files_address = memory.place(warps * code.register_bytes)
     image = _image(memory, code, launch)
     files.reshape(warps, -1)[:] = image
-    lanes = np.arange(warps * layout.LANES, dtype=np.int64).reshape(warps, layout.LANES)
-    bx, by, _ = launch.block
-    per_thread = {
-        "%tid.x": lanes % bx,
-        "%tid.y": lanes // bx % by,
-        "%tid.z": lanes // (bx * by),
-        "%warpid": lanes // layout.LANES,
-    }
-    for name, values in per_thread.items():
-        if name in code.special:
-            offset = code.special[name]
-            files.reshape(warps, -1)[:, offset : offset + 128] = values.astype(np.uint32).view(np.uint8)
+    for name, offset in code.special.items():
+        if name in _PER_THREAD:
+            files.reshape(warps, -1)[:, offset : offset + 128] = _per_thread(name, warps, launch.block[:2])
     records, records_address = memory.place(warps * layout.WARP_BYTES)
     registers = records.view(np.int64).reshape(warps, -1)[:, layout.W_REGS // 8]
     registers[:] = files_address + code.register_bytes * np.arange(warps)
@@ -179,25 +171,49 @@ def prepare(memory: Memory, state: NDArray[np.int64], code: EntryCode, launch: E
         state[offset // 8] = value
 
 
+_PER_THREAD = ("%tid.x", "%tid.y", "%tid.z", "%warpid")
+
+
+@functools.lru_cache(maxsize=256)
+def _per_thread(name: str, warps: int, block: tuple[int, int]) -> NDArray[np.uint8]:
+    """A special register that differs between threads, as bytes: uint8[warps, 128]."""
+    lanes = np.arange(warps * layout.LANES, dtype=np.int64).reshape(warps, layout.LANES)
+    bx, by = block
+    values = {
+        "%tid.x": lanes % bx,
+        "%tid.y": lanes // bx % by,
+        "%tid.z": lanes // (bx * by),
+        "%warpid": lanes // layout.LANES,
+    }[name]
+    return values.astype(np.uint32).view(np.uint8)
+
+
+@functools.cache
+def _lane_masks() -> dict[str, NDArray[np.uint64]]:
+    """%lanemask_eq and its kin by their last two letters, before they are cut to 32 bits."""
+    lanes, one = np.arange(layout.LANES, dtype=np.uint64), np.uint64(1)
+    masks = {"eq": one << lanes, "lt": (one << lanes) - one, "le": (one << lanes << one) - one}
+    masks["ge"], masks["gt"] = ~masks["lt"], ~masks["le"]
+    return masks
+
+
 def _image(memory: Memory, code: EntryCode, launch: EmuLaunch) -> NDArray[np.uint8]:
     """The register file before the first instruction."""
     image = code.image.copy()
     shape = {"%ntid": launch.block, "%nctaid": launch.grid}
     threads = launch.block[0] * launch.block[1] * launch.block[2]
-    lanes = np.arange(layout.LANES, dtype=np.uint64)
-    one = np.uint64(1)
-    masks = {"eq": one << lanes, "lt": (one << lanes) - one, "le": (one << lanes << one) - one}
-    masks["ge"], masks["gt"] = ~masks["lt"], ~masks["le"]
     for name, offset in code.special.items():
         base, _, axis = name.partition(".")
         if base in shape:
             fill(image, offset, 4, shape[base]["xyz".index(axis)])
         elif name == "%laneid":
-            image[offset : offset + 128] = lanes.astype(np.uint32).view(np.uint8)
+            image[offset : offset + 128] = np.arange(layout.LANES, dtype=np.uint32).view(np.uint8)
         elif name == "%nwarpid":
             fill(image, offset, 4, -(-threads // layout.LANES))
         elif name.startswith("%lanemask"):
-            image[offset : offset + 128] = (masks[name[-2:]] & np.uint64(layout.FULL)).astype(np.uint32).view(np.uint8)
+            image[offset : offset + 128] = (
+                (_lane_masks()[name[-2:]] & np.uint64(layout.FULL)).astype(np.uint32).view(np.uint8)
+            )
         elif name.endswith("smem_size"):
             static = code.shared_static if name.startswith("%total") else 0
             fill(image, offset, 4, static + launch.shared_bytes)

@@ -95,10 +95,17 @@ class Scope:
             return self.exact[name]
         if len(name) > MAX_NAME:
             return None
-        match = re.fullmatch(r"(%?[A-Za-z_$][\w$]*?)(\d+)", name)
+        match = _NUMBERED.fullmatch(name)
         if match and match.group(1) in self.ranges and int(match.group(2)) < self.ranges[match.group(1)][0]:
             return self.ranges[match.group(1)][1]
         return None
+
+
+_NUMBERED = re.compile(r"(%?[A-Za-z_$][\w$]*?)(\d+)")
+# Index of each field in a row of bytecode, and the row that every instruction starts from.
+_WORD = {name[2:]: getattr(layout, name) // 8 for name in dir(layout) if name.startswith("I_")}
+_BLANK = [-1 if index in {_WORD[f"V{n}"] for n in range(4)} else 0 for index in range(layout.INS_WORDS)]
+_BLANK[_WORD["VEC"]] = 1
 
 
 class Translator:
@@ -251,14 +258,12 @@ class Translator:
         """Append a row; fields are names of layout constants without I_."""
         if len(self.rows) >= MAX_INSTRUCTIONS:
             raise Unsupported("too many instructions", self.line)
-        row = [0] * layout.INS_WORDS
-        for offset in (layout.I_V0, layout.I_V1, layout.I_V2, layout.I_V3):
-            row[offset // 8] = -1
-        row[layout.I_OP // 8], row[layout.I_VEC // 8] = op, 1
-        row[layout.I_GUARD // 8], row[layout.I_GXOR // 8] = self.guard
-        row[layout.I_LINE // 8] = self.line or 0
+        row = _BLANK.copy()
+        row[_WORD["OP"]] = op
+        row[_WORD["GUARD"]], row[_WORD["GXOR"]] = self.guard
+        row[_WORD["LINE"]] = self.line or 0
         for name, value in fields.items():
-            row[getattr(layout, f"I_{name}") // 8] = value
+            row[_WORD[name]] = value
         self.rows.append(row)
         return len(self.rows) - 1
 
