@@ -223,7 +223,7 @@ def test_a_matrix_is_made_resident_once(tmp_path: Any) -> None:
 
 
 def test_whatever_a_program_does_to_an_executor_the_next_verdict_comes() -> None:
-    wall_s = {"start": 60.0, "check": 0.5, "time": 60.0}
+    wall_s = {"start": 60.0, "check": 1.5, "time": 60.0}
     executor = GpuExecutor("tests.judge.hostile_executor", wall_s)
     try:
         assert executor.identity["gpu"] == "Stand-in"

@@ -78,7 +78,7 @@ def test_a_hang_holds_up_no_neighbour(pool: Pool) -> None:
 
     def hang() -> None:
         try:
-            pool.call({"what": "hang"}, {"start": 60.0, "work": 3.0})
+            pool.call({"what": "hang"}, {"start": 60.0, "work": 6.0})
         except WorkerDied as death:
             lost.append(death)
 

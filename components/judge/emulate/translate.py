@@ -101,6 +101,12 @@ class Scope:
         return None
 
 
+_FLOAT = re.compile(r"0[fF][0-9a-fA-F]{8}")
+_DOUBLE = re.compile(r"0[dD][0-9a-fA-F]{16}")
+_INTEGER = re.compile(r"[-+]?(0[xX][0-9a-fA-F]+|\d+)U?")
+_PLACE = re.compile(r"([\w$.]+)\s*(?:\+\s*(-?\w+))?")
+_ADDRESS = re.compile(r"\[\s*([%\w$.]+)\s*(?:\+\s*(-?\w+))?\s*\]")
+_GUARDED = re.compile(r"@(!?)(%?[\w$]+)\s+(.*)")
 _NUMBERED = re.compile(r"(%?[A-Za-z_$][\w$]*?)(\d+)")
 # Index of each field in a row of bytecode, and the row that every instruction starts from.
 _WORD = {name[2:]: getattr(layout, name) // 8 for name in dir(layout) if name.startswith("I_")}
@@ -205,18 +211,18 @@ class Translator:
             return self.cluster_register(token, slot)
         if token == "WARP_SZ":
             return self.constant(layout.LANES, slot)
-        if re.fullmatch(r"0[fF][0-9a-fA-F]{8}", token):
+        if _FLOAT.fullmatch(token):
             return self.constant(int(token[2:], 16), 4)
-        if re.fullmatch(r"0[dD][0-9a-fA-F]{16}", token):
+        if _DOUBLE.fullmatch(token):
             return self.constant(int(token[2:], 16), 8)
-        if re.fullmatch(r"[-+]?(0[xX][0-9a-fA-F]+|\d+)U?", token):
+        if _INTEGER.fullmatch(token):
             value = integer(token)
             if slot == 1:
                 return self.true if value else self.false
             if kind == "b16":
                 value &= 0xFFFF
             return self.constant(value, slot)
-        match = re.fullmatch(r"([\w$.]+)\s*(?:\+\s*(-?\w+))?", token)
+        match = _PLACE.fullmatch(token)
         if match and match.group(1) in self.variables:
             return self.constant(self.variables[match.group(1)][1] + integer(match.group(2) or "0"), slot)
         if match and match.group(1) in self.offsets and not self.prefix and slot == 8:
@@ -302,7 +308,7 @@ class Translator:
 
     def address(self, token: str) -> tuple[int, int, int]:
         """[register+offset] or [variable+offset] -> (register offset, immediate, F_ADDR32 or 0)."""
-        match = re.fullmatch(r"\[\s*([%\w$.]+)\s*(?:\+\s*(-?\w+))?\s*\]", token)
+        match = _ADDRESS.fullmatch(token)
         if match is None:
             raise Unsupported(f"address {token}", self.line)
         base, offset = match.group(1), integer(match.group(2) or "0")
@@ -417,7 +423,7 @@ class Translator:
         """One instruction with its guard."""
         from components.judge.emulate.instructions import translate
 
-        match = re.match(r"@(!?)(%?[\w$]+)\s+(.*)", text)
+        match = _GUARDED.match(text)
         if match:
             predicate = self.find(match.group(2))
             if predicate is None or predicate.slot != 1:
