@@ -4,7 +4,6 @@ import argparse
 
 from components.cli import Exit, emit, width_of
 from components.commands.session import load_real_matrix, open_judge
-from components.errors import UserError
 from components.settings import load
 
 
@@ -12,8 +11,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Time of the baseline on a matrix, by name, with its timing kind."""
     matrix = load_real_matrix(arguments.matrix)
     width = width_of(arguments)
-    if matrix.nnz == 0:
-        raise UserError(f"{matrix.id}: {matrix.rows} x {matrix.cols} without entries: there is nothing to time")
     with open_judge(arguments, load(), workers=1) as judge:
         name, time_us = judge.baseline(matrix, arguments.op, width)
         timing = "measured" if judge.backend == "gpu" else "modelled"

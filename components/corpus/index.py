@@ -22,6 +22,7 @@ from components.errors import UserError
 if TYPE_CHECKING:
     import requests
 
+# pip's and Debian's own defaults, where the machine's configuration names nothing else.
 PYPI = "https://pypi.org/simple"
 DEBIAN = "http://deb.debian.org/debian"
 SIMPLE_JSON = "application/vnd.pypi.simple.v1+json"

@@ -69,7 +69,7 @@ class Baselines:
         self._stored: dict[str, StoredMatrix] = {}
         self._formats: dict[str, dict[str, Any]] = {}
         self._blocks: list[Any] = []
-        self._x = [self._upload(np.ascontiguousarray(next(iter(d.inputs.values()))).ravel()) for d in draws]
+        self._x = [self._upload(self._operand(number).ravel()) for number in range(2)]
         self._elements = matrix.rows * width
         self._y = [device.alloc(4 * self._elements) for _ in draws]
         self.times: dict[str, float] = dict(known or {})
@@ -104,12 +104,12 @@ class Baselines:
             if wanted in (None, name):
                 try:
                     yield make(name)
-                except (ImportError, RuntimeError, NotImplementedError) as error:
+                except (ImportError, RuntimeError) as error:  # not installed, or refuses this product
                     self.refused.append(f"{name}: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
 
     def _cusparse(self, algorithm: Algorithm) -> _Product:
         arrays = self._arrays(algorithm.format)
-        sizes = {**self._stored[algorithm.format].scalars}
+        sizes = self._stored[algorithm.format].scalars
         products = [
             CusparseProduct(
                 algorithm,
@@ -131,7 +131,7 @@ class Baselines:
         for number, draw in enumerate(self._draws):
             index = (cupy.asarray(matrix.col_idx), cupy.asarray(matrix.row_ptr.astype(np.int32)))
             stored = sparse.csr_matrix((cupy.asarray(draw.values), *index), shape=shape)
-            made.append((stored, self._dense(number, cupy)))
+            made.append((stored, cupy.asarray(self._operand(number), order="F")))
 
         def enqueue(run: int) -> None:
             stored, dense = made[run % 2]
@@ -155,13 +155,11 @@ class Baselines:
         made = []
         with torch.cuda.stream(stream), warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # that sparse CSR is in beta
-            for draw in self._draws:
+            for number, draw in enumerate(self._draws):
                 parts = (matrix.row_ptr.astype(np.int32), matrix.col_idx, draw.values)
                 tensors = [torch.from_numpy(np.ascontiguousarray(part)).cuda() for part in parts]
                 stored = torch.sparse_csr_tensor(*tensors, size=(matrix.rows, matrix.cols), check_invariants=False)
-                operand = np.ascontiguousarray(next(iter(draw.inputs.values())))
-                dense = operand.ravel() if self._width == 0 else operand.reshape(matrix.cols, self._width)
-                made.append((stored, torch.from_numpy(dense).cuda()))
+                made.append((stored, torch.from_numpy(self._operand(number)).cuda()))
 
         def enqueue(run: int) -> None:
             stored, dense = made[run % 2]
@@ -207,11 +205,10 @@ class Baselines:
             raise FormatNotApplicable("no block size fills its blocks well enough")
         return min(dense_enough, key=lambda s: s.bytes)
 
-    def _dense(self, number: int, cupy: Any) -> Any:
+    def _operand(self, number: int) -> NDArray[Any]:
+        """The dense operand of one draw on the host: cols, or cols x width row-major."""
         operand = np.ascontiguousarray(next(iter(self._draws[number].inputs.values())))
-        if self._width == 0:
-            return cupy.asarray(operand.ravel())
-        return cupy.asarray(operand.reshape(self._matrix.cols, self._width), order="F")
+        return operand.ravel() if self._width == 0 else operand.reshape(self._matrix.cols, self._width)
 
     def _upload(self, array: NDArray[Any]) -> Any:
         block = self._device.upload(array)

@@ -99,9 +99,8 @@ class GpuExecutor:
         spares: int = 2,
     ):
         self.restarts = 0
-        self.spent_s: defaultdict[str, float] = defaultdict(
-            float
-        )  # by executor processes' own clocks: `all`, and what for
+        # Seconds by executor processes' own clocks: `all`, and what for.
+        self.spent_s: defaultdict[str, float] = defaultdict(float)
         self._wall_s = wall_s
         self._closed = False
         self._zygote = Zygote(module, Path(tempfile.mkdtemp(prefix="sparserl-gpu-")), _ENVIRONMENT)
@@ -140,7 +139,7 @@ class GpuExecutor:
         """Verify on all matrices and time against the libraries; (fields of a Verdict, whether they would come again).
 
         Args:
-            request: of `gpu_worker.Executor.judge`, without `facts` and `baselines`.
+            request: of `components.judge.executor.Executor.judge`, without `facts` and `baselines`.
 
         Raises:
             RuntimeError: the executor was closed.

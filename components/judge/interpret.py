@@ -26,7 +26,7 @@ from components.judge.model_time import (
     estimate_us,
     launch_problem,
 )
-from components.judge.prepare import Buffer, Case, Job, buffers, cases, coverage_note, draws
+from components.judge.prepare import NOTHING_TO_TIME, Buffer, Case, Job, buffers, cases, coverage_note, draws
 from components.judge.verify import Draw, check_output
 from components.kernel.operators import OPERATORS
 from components.kernel.types import FormatNotApplicable, ProgramError
@@ -96,7 +96,8 @@ def check(job: Job, ptx: str, resources: dict[str, Resources], arch: str, limits
         return {"status": error.status, "message": error.message, "line": error.line}
     except FormatNotApplicable as error:
         return {"status": "contract", "message": f"format {job.program.format} does not fit this matrix: {error}"}
-    return {"status": "correct", "message": coverage_note(job, checked), "format": str(job.program.format), **target}
+    note = "; ".join(filter(None, [target.pop("note", ""), coverage_note(job, checked)]))
+    return {"status": "correct", "format": str(job.program.format), **target, "message": note}
 
 
 def _check_case(
@@ -186,13 +187,15 @@ def _launch_problem(case: Case, resources: dict[str, Resources], arch: str) -> s
 
 
 def _times(case: Case, emulated: Emulation, resources: dict[str, Resources], arch: str) -> dict[str, Any]:
-    """The target's modelled time and what goes with it."""
+    """The target's modelled time and what goes with it, or a note that there is nothing to time."""
+    if case.matrix.nnz == 0:
+        return {"note": NOTHING_TO_TIME}
     machine = architecture(arch)
     shapes = launch_shapes(case, resources)
     counted = list(zip(emulated.traffic, shapes, strict=True))
     return {
         "timing": "modelled",
-        "time_us": estimate_us(machine, counted) if counted else None,  # None: nothing had to be launched
+        "time_us": estimate_us(machine, counted),
         "bytes_moved": sum(bytes_moved(counts) for counts, _ in counted),
         "shared_bytes": max((shape.shared_bytes for shape in shapes), default=0),
         "convert_us": case.stored.convert_us,

@@ -6,7 +6,6 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,9 +17,10 @@ from components.judge.handover import Handover
 from components.judge.model_time import architecture
 from components.judge.options import Backend, resolve_backend
 from components.judge.pool import Pool, WorkerBug, WorkerDied
+from components.judge.request import JudgeRequest, check_request
 from components.judge.verdict import Status, Verdict
 from components.judge.verify import pattern_key
-from components.kernel.operators import OPERATORS, get_operator
+from components.kernel.operators import OPERATORS
 from components.matrix.types import SparseMatrix
 from components.settings import JudgeSettings
 
@@ -35,20 +35,7 @@ _START_S = 30.0  # from handing a worker its request to its first word
 _SLACK = 4.0  # wall over CPU seconds: cores are shared
 # One run of a program on a GPU: a thousand times what a slow honest one takes.
 _DEADLINE_S, _DEADLINE_PER_ENTRY_S = 1.0, 1e-7
-# Elements of a dense operand: what the interpreter gets through, and what an int of a kernel can index.
-_MAX_DENSE: dict[Backend, int] = {"emulator": 50_000_000, "gpu": 2**31 - 1}
-_ADVERSARIAL_SIDE = 2_300  # the longest side of the adversarial matrices that every width is tried on
 _SPARED_CORES = 2  # beside a GPU: for its executor and for this process
-
-
-@dataclass(frozen=True, eq=False)
-class JudgeRequest:
-    """What is to be judged: a program's text, on a matrix, as an operator with `width` dense columns (1 for spmv)."""
-
-    source: str
-    matrix: SparseMatrix
-    operator: str = "spmv"
-    width: int = 1
 
 
 class Judge:
@@ -144,7 +131,7 @@ class Judge:
         verdict = self.judge(request)
         name, time_us = verdict.baseline, verdict.baseline_us
         if verdict.correct and time_us is None:
-            raise UserError(f"{matrix.id}: {matrix.rows} x {matrix.cols}, {matrix.nnz} non-zeros: nothing to time")
+            raise UserError(f"{matrix.id}: {matrix.rows} x {matrix.cols} without entries: there is nothing to time")
         if not verdict.correct or name is None or time_us is None:
             raise SparseRLError(f"{BASELINE} on {matrix.id}: {verdict.status} {verdict.message}")
         return name, time_us
@@ -246,20 +233,22 @@ class Judge:
             self._gpu.identity if self._gpu is not None else None,
             *self._circumstances(request),
         )
-        answer, lasting, known = self._once(
+        answer, lasting, known, of = self._once(
             f"code {code_key}", lambda: self._checked_code(request, compiled, code_key)
         ).result()
+        if of != request.source and answer.get("line") is not None:  # a line is one text's own
+            answer, lasting = self._checked(request, compiled)
         verdict = Verdict.from_dict({**verdict.to_dict(), **answer}).with_(from_cache=known)
         if verdict.correct and self._gpu is None:
             verdict = self._against_baseline(verdict, request)
         if verdict.correct:
-            verdict = _with_break_even(verdict)
+            verdict = verdict.with_break_even()
         return verdict, lasting
 
     def _against_baseline(self, verdict: Verdict, request: JudgeRequest) -> Verdict:
         """Add the modelled baseline of the same matrix."""
         time_us = verdict.time_us
-        if time_us is None:  # nothing was launched
+        if time_us is None:  # there was nothing to time
             return verdict
         source = OPERATORS[request.operator].reference_program(request.matrix, request.width)
         if source == request.source:
@@ -316,15 +305,15 @@ class Judge:
 
     def _checked_code(
         self, request: JudgeRequest, compiled: dict[str, Any], key: str
-    ) -> tuple[dict[str, Any], bool, bool]:
-        """(the answer, whether it would come again, whether it was known of an equal program)."""
+    ) -> tuple[dict[str, Any], bool, bool, str]:
+        """(the answer, whether it would come again, whether it was known of an equal program, whose text it is of)."""
         if (kept := self._memory.get(key) or self.cache.get("code", key)) is not None:
-            return kept, True, True
+            return kept, True, True, request.source
         answer, lasting = self._checked(request, compiled)
-        if lasting and answer.get("line") is None:  # a line is one text's own
+        if lasting and answer.get("line") is None:
             self.cache.put("code", key, answer)
             self._remember(key, answer)
-        return answer, lasting, False
+        return answer, lasting, False, request.source
 
     def _checked(self, request: JudgeRequest, compiled: dict[str, Any]) -> tuple[dict[str, Any], bool]:
         """The adversarial set with the interpreter, once for each program, then the target on the backend."""
@@ -332,7 +321,8 @@ class Judge:
             compiled["code_hash"], compiled["contract_hash"], self.arch, *self._circumstances(request)
         )
         gate: dict[str, Any]
-        gate, lasting = self._once(f"gate {gate_key}", lambda: self._gate(request, compiled, gate_key)).result()
+        own = f"gate {gate_key} {sha256_text(request.source)}"  # its answer may name a line of this text
+        gate, lasting = self._once(own, lambda: self._gate(request, compiled, gate_key)).result()
         if gate["status"] != "correct" and not (self._gpu is not None and gate["status"] == "unsupported"):
             return gate, lasting
         if self._gpu is None:
@@ -418,25 +408,3 @@ def _tell(progress: Callable[[int], object]) -> None:
     """A bar whose terminal is gone must not cost a verdict."""
     with contextlib.suppress(Exception):
         progress(1)
-
-
-def check_request(request: JudgeRequest, backend: Backend = "emulator") -> None:
-    """Raise UserError for an operator that does not exist, or a width that does not fit it or this machine."""
-    operator = get_operator(request.operator)
-    if request.width < 1 or ("width" not in operator.scalars and request.width != 1):
-        expected = "at least 1" if "width" in operator.scalars else "1"
-        raise UserError(f"width {request.width}: {request.operator} takes {expected}")
-    elements = max(request.matrix.rows, request.matrix.cols, _ADVERSARIAL_SIDE) * request.width
-    if request.width > 1 and elements > _MAX_DENSE[backend]:
-        raise UserError(
-            f"width {request.width}: a dense operand of {elements} elements; at most {_MAX_DENSE[backend]} "
-            f"with the {backend}"
-        )
-
-
-def _with_break_even(verdict: Verdict) -> Verdict:
-    """Products after which the conversion has paid: conversion time over time saved per product."""
-    if verdict.baseline_us is None or verdict.time_us is None or verdict.convert_us is None:
-        return verdict
-    saved = verdict.baseline_us - verdict.time_us
-    return verdict.with_(break_even=verdict.convert_us / saved if saved > 0 else None)

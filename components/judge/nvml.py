@@ -4,7 +4,7 @@ Function names and bits: nvml.h of CUDA 12 and 13. A reading takes some microsec
 """
 
 import ctypes
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 _SM, _MEMORY = 1, 2  # nvmlClockType_t
@@ -31,12 +31,7 @@ class Clocks:
 
     def to_dict(self) -> dict[str, float | str]:
         """Plain JSON types."""
-        return {
-            "sm_mhz": self.sm_mhz,
-            "memory_mhz": self.memory_mhz,
-            "temperature_c": self.temperature_c,
-            "throttle": self.throttle,
-        }
+        return asdict(self)
 
 
 class Nvml:

@@ -28,6 +28,8 @@ from components.kernel.types import (
 )
 from components.matrix.types import SparseMatrix
 
+NOTHING_TO_TIME = "the matrix has no entries: nothing to time"
+
 
 @dataclass(frozen=True, eq=False)
 class Job:

@@ -86,6 +86,13 @@ class Verdict:
         """A copy with some fields replaced."""
         return replace(self, **changes)
 
+    def with_break_even(self) -> Self:
+        """With the products after which the conversion has paid: conversion time over time saved per product."""
+        if self.baseline_us is None or self.time_us is None or self.convert_us is None:
+            return self
+        saved = self.baseline_us - self.time_us
+        return self.with_(break_even=self.convert_us / saved if saved > 0 else None)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types, every field present."""
         return {**asdict(self), "status": str(self.status)}

@@ -53,11 +53,11 @@ def load_npz(path: Path, name: str, group: str = "local") -> SparseMatrix:
         (i, j), (rows, cols) = coo.coords, coo.shape
         if len(i) and (min(i.min(), j.min()) < 0 or i.max() >= rows or j.max() >= cols):
             raise ValueError("index outside the shape")
-    except (
+    except (  # what NumPy and scipy raise on a file of another kind
         ValueError,
         KeyError,
         TypeError,
-        NotImplementedError,
+        NotImplementedError,  # scipy: an array of a sparse format that it cannot load
         AttributeError,
         zipfile.BadZipFile,
         EOFError,

@@ -166,6 +166,7 @@ def test_places_follow_pip(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     assert configured_places().indexes[0] == index.PYPI
     assert configured_places().mirrors[-1] == index.DEBIAN
+    # Port 1 of this machine: an address that nothing answers, should anything ever ask it.
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:1/simple")
     monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "file:///a file:///b")
     monkeypatch.setenv("PIP_FIND_LINKS", "/wheels")
@@ -203,4 +204,5 @@ def test_apt_mirrors(tmp_path: Path) -> None:
 
 
 def test_passwords_are_not_shown() -> None:
+    """Whatever an index address carries besides its place stays out of messages; the address is made up."""
     assert shown("https://user:secret@host:8/simple/a?token=1#f") == "https://host:8/simple/a"

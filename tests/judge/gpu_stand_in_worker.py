@@ -8,7 +8,7 @@ import numpy as np
 
 from components.judge import gpu_worker
 from components.judge.device import DeviceFault, Facts
-from components.judge.gpu_worker import Executor
+from components.judge.executor import Executor
 from components.judge.timing import Side
 from tests.judge.device_stand_in import StandIn
 

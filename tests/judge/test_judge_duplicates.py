@@ -62,6 +62,16 @@ def test_the_same_code_under_another_contract_or_on_another_matrix_is_checked(ju
     assert not judge.judge(JudgeRequest(GOOD + "// again", matrix(40, 40, 3, 9))).from_cache
 
 
+def test_failures_of_equal_code_at_the_same_time_name_each_its_own_line(judge: Judge) -> None:
+    bad = per_thread("y[r] = s; y[(1LL << 35) + r] = 0.f;")
+    texts = [bad.replace("extern", "\n" * more + "extern", 1) for more in range(4)]
+    verdicts = judge.judge_many([JudgeRequest(text, TARGET) for text in texts])
+    assert len({verdict.code_hash for verdict in verdicts}) == 1
+    lines = [verdict.line for verdict in verdicts]
+    assert lines[0] is not None
+    assert lines == [lines[0] + more for more in range(4)]
+
+
 def test_a_failure_names_the_line_of_its_own_text(judge: Judge) -> None:
     bad = per_thread("y[r] = s; y[(1LL << 36) + r] = 0.f;")
     first = judge.judge(JudgeRequest(bad, TARGET))

@@ -10,10 +10,10 @@ import pytest
 
 from components.errors import UserError
 from components.judge.compile import compile_program
-from components.judge.device import KERNELS, pad
+from components.judge.device_kernels import KERNELS, pad
 from components.judge.emulate.machine import EmuBuffer, EmulatorLimits, EmuLaunch, load_ptx, run
+from components.judge.executor import Executor
 from components.judge.gpu import GpuExecutor
-from components.judge.gpu_worker import Executor
 from components.judge.handover import Handover
 from components.judge.prepare import job_of, shuffled_case
 from components.judge.timing import Side

@@ -5,7 +5,8 @@ The data moves at once, but nobody may look at it: races.track_copy marks the wo
 
 from components.judge.emulate import layout
 from components.judge.emulate.ptx_text import Unsupported, integer
-from components.judge.emulate.translate import Register, Translator
+from components.judge.emulate.registers import Register
+from components.judge.emulate.translate import Translator
 
 HINTS = ("L2::cache_hint", "L2::64B", "L2::128B", "L2::256B")
 

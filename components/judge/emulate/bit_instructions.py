@@ -2,7 +2,8 @@
 
 from components.judge.emulate.bit_ops import PRMT_MODES
 from components.judge.emulate.ptx_text import Unsupported, integer
-from components.judge.emulate.translate import Register, Translator
+from components.judge.emulate.registers import Register
+from components.judge.emulate.translate import Translator
 
 
 def _only(t: Translator, parts: list[str], *forms: str) -> None:

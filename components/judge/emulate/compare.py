@@ -2,7 +2,8 @@
 
 from components.judge.emulate.half_instructions import HALVES
 from components.judge.emulate.ptx_text import Unsupported
-from components.judge.emulate.translate import Register, Translator, type_parts
+from components.judge.emulate.registers import Register
+from components.judge.emulate.translate import Translator, type_parts
 
 LOGIC = ("and", "or", "xor")
 UNSIGNED = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}

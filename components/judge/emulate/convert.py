@@ -1,7 +1,8 @@
 """cvt: between integers, f32, f64, f16, bf16, tf32 and fp8, with the roundings and saturation that NVRTC emits."""
 
 from components.judge.emulate.ptx_text import Unsupported
-from components.judge.emulate.translate import Register, Translator
+from components.judge.emulate.registers import Register
+from components.judge.emulate.translate import Translator
 
 INTEGERS = {f"{s}{n}": (s, n) for s in "su" for n in (8, 16, 32, 64)}
 ROUND_INTEGER = ("rni", "rmi", "rpi", "rzi")

@@ -1,7 +1,8 @@
 """Arithmetic of f16, bf16 and their packed pairs -> bytecode."""
 
 from components.judge.emulate.ptx_text import Unsupported
-from components.judge.emulate.translate import Register, Translator
+from components.judge.emulate.registers import Register
+from components.judge.emulate.translate import Translator
 
 HALVES = ("f16", "f16x2", "bf16", "bf16x2")
 OPERATIONS = {

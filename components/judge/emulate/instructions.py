@@ -24,7 +24,8 @@ from components.judge.emulate.convert import convert
 from components.judge.emulate.half_instructions import HALVES, half
 from components.judge.emulate.matrix_instructions import ldmatrix, mma
 from components.judge.emulate.ptx_text import Tampered, Unsupported
-from components.judge.emulate.translate import Register, Translator, type_parts
+from components.judge.emulate.registers import Register
+from components.judge.emulate.translate import Translator, type_parts
 from components.judge.emulate.transport import atomic, load, store
 from components.judge.emulate.warp_instructions import active, barrier, elect, fence, match, redux, shfl, vote
 

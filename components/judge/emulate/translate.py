@@ -6,7 +6,7 @@ that the machine fills before a launch. Every offset and branch target in the re
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from components.judge.emulate.ptx_text import (
     split_operands,
     statements,
 )
+from components.judge.emulate.registers import Register, Scope
 from components.judge.emulate.rounds import mark_rounds
 from components.judge.emulate.vector_ops import OPS, opcode
 
@@ -42,15 +43,6 @@ MAX_REGISTER_BYTES = 8 << 20
 MAX_DEPTH = 8
 MAX_SCOPES = 256  # open braces
 MAX_STATEMENTS, MAX_CHARACTERS = 400_000, 40_000_000  # read for one entry, calls expanded
-MAX_NAME = 1024  # characters of a register's name
-
-
-@dataclass(frozen=True)
-class Register:
-    """A place in the register file and its bytes a lane (1: a predicate)."""
-
-    offset: int
-    slot: int
 
 
 @dataclass(frozen=True)
@@ -69,45 +61,12 @@ class EntryCode:
     max_threads: int | None
 
 
-@dataclass
-class Scope:
-    """Declared registers: exact names and ranges such as %r<64>."""
-
-    exact: dict[str, str] = field(default_factory=dict)
-    ranges: dict[str, tuple[int, str]] = field(default_factory=dict)
-    places: dict[str, Register] = field(default_factory=dict)
-
-    def declare(self, text: str) -> None:
-        """`.reg .b32 %r<64>, %x`."""
-        match = re.match(r"\.reg\s*\.(\w+)\s+(.*)", text)
-        if match is None:
-            raise Unsupported(text[:60])
-        for name in match.group(2).split(","):
-            many = re.fullmatch(r"\s*(%?[\w$]+)<(\d+)>\s*", name)
-            if many:
-                self.ranges[many.group(1)] = (int(many.group(2)), match.group(1))
-            else:
-                self.exact[name.strip()] = match.group(1)
-
-    def type_of(self, name: str) -> str | None:
-        """The declared type, or None."""
-        if name in self.exact:
-            return self.exact[name]
-        if len(name) > MAX_NAME:
-            return None
-        match = _NUMBERED.fullmatch(name)
-        if match and match.group(1) in self.ranges and int(match.group(2)) < self.ranges[match.group(1)][0]:
-            return self.ranges[match.group(1)][1]
-        return None
-
-
 _FLOAT = re.compile(r"0[fF][0-9a-fA-F]{8}")
 _DOUBLE = re.compile(r"0[dD][0-9a-fA-F]{16}")
 _INTEGER = re.compile(r"[-+]?(0[xX][0-9a-fA-F]+|\d+)U?")
 _PLACE = re.compile(r"([\w$.]+)\s*(?:\+\s*(-?\w+))?")
 _ADDRESS = re.compile(r"\[\s*([%\w$.]+)\s*(?:\+\s*(-?\w+))?\s*\]")
 _GUARDED = re.compile(r"@(!?)(%?[\w$]+)\s+(.*)")
-_NUMBERED = re.compile(r"(%?[A-Za-z_$][\w$]*?)(\d+)")
 # Index of each field in a row of bytecode, and the row that every instruction starts from.
 _WORD = {name[2:]: getattr(layout, name) // 8 for name in dir(layout) if name.startswith("I_")}
 _BLANK = [-1 if index in {_WORD[f"V{n}"] for n in range(4)} else 0 for index in range(layout.INS_WORDS)]

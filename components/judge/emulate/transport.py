@@ -5,7 +5,8 @@ import re
 from components.judge.emulate import layout
 from components.judge.emulate.primitives import ATOMIC_KINDS, ATOMIC_OPERATIONS, HALF_KINDS
 from components.judge.emulate.ptx_text import Tampered, Unsupported
-from components.judge.emulate.translate import Register, Translator, type_parts
+from components.judge.emulate.registers import Register
+from components.judge.emulate.translate import Translator, type_parts
 
 SPACES = {"global": layout.SP_GLOBAL, "shared": layout.SP_SHARED, "local": layout.SP_LOCAL, "const": layout.SP_CONST}
 STRONG = {"volatile", "relaxed", "acquire", "release", "mmio"}
