@@ -229,10 +229,12 @@ class Executor:
         return resident.verdict(self.device.audits(1)[0], job, case, arena, number)
 
     def _launch(self, case: Case, functions: dict[str, Any], resident: Resident, arena: int) -> None:
-        for launch in case.launches:
-            arguments = resident.arguments(arena, launch)
+        self._enqueue(case, functions, [resident.arguments(arena, launch) for launch in case.launches])
+
+    def _enqueue(self, case: Case, functions: dict[str, Any], arguments: list[tuple[Any, ...]]) -> None:
+        for launch, values in zip(case.launches, arguments, strict=True):
             try:
-                self.device.launch(functions[launch.kernel], launch.grid, launch.block, arguments, launch.shared_bytes)
+                self.device.launch(functions[launch.kernel], launch.grid, launch.block, values, launch.shared_bytes)
             except DeviceFault as fault:
                 raise DeviceFault(fault.status, f"{launch.kernel}: {fault.message}", fault.poisoned) from None
 
@@ -247,8 +249,10 @@ class Executor:
         first, second = chosen_draws(job.program_hash)
         rotate = self._rotation(resident)
 
+        arguments = [[resident.arguments(arena, launch) for launch in case.launches] for arena in range(rotate)]
+
         def enqueue(run: int) -> None:
-            self._launch(case, functions, resident, run % rotate)
+            self._enqueue(case, functions, arguments[run % rotate])
 
         deadline_s = request["deadline_s"]
         estimate_us = self.device.stamped_us()  # some 2 us more than a short program takes in a graph
