@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from components.judge.device_kernels import own_cubin, pad
+from components.judge.device_kernels import KERNELS, own_cubin, pad
 from components.judge.guarded import GuardedMemory, GuardsMissing
 from components.judge.nvml import Clocks, Nvml
 
@@ -39,6 +39,9 @@ OTHER_FAULTS = {
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _DEVICE_TO_HOST, _HOST_TO_DEVICE, _DEVICE_TO_DEVICE = 2, 1, 3  # cudaMemcpyKind
 _SLOTS = 256  # audits between two resets
+_ENTRY_BYTES = 64  # of `Entry` in device_kernels.py
+_HOLD_NS = 20_000_000  # the device waits no longer for the host
+_HEAD_START = 8  # runs enqueued before the device may begin: from then on the host stays ahead
 _FLUSH_SHARE = 1.5  # of the L2 that is written over to empty it
 _NOTHING = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 _TRUSTED_S = 30.0  # deadline of our own kernels
@@ -74,6 +77,17 @@ class Audit:
     changed_word: int | None  # index of the first 4-byte word outside of the output that changed
     bad_element: int | None  # index of the first output element that is off
     bad_count: int
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One arena to restore and to audit; every size a multiple of 16 bytes."""
+
+    arena: Block
+    pristine: Block  # as large as the arena
+    output: tuple[int, int]  # first 4-byte word, words
+    expected: Block  # of `Device.upload_secret`: float64 an output element
+    bound: Block  # likewise
 
 
 @dataclass(frozen=True)
@@ -127,13 +141,20 @@ class CudaDevice:
         except GuardsMissing as error:
             self.guards = f"poisoned only ({error})"
         self._nvml = Nvml(self._runtime.deviceGetPCIBusId(0))
-        self._own = self.load(own_cubin(self.arch), ("audit", "scatter", "nothing", "sweep"))
+        self._own = self.load(own_cubin(self.arch), KERNELS)
         self._key = np.uint64(secrets.randbits(64))  # reaches the device as an argument of `audit` alone
         self._results = self.alloc(_SLOTS * 24)
         self._pristine_results = np.tile(np.array([_NOTHING, _NOTHING, 0], np.uint64), _SLOTS)
         self._empty_results = self.upload(self._pristine_results)
-        self._pinned = self.cupy.cuda.alloc_pinned_memory(8)
-        self._progress = np.frombuffer(self._pinned, np.uint64, 1)
+        self._table = self.alloc(_SLOTS * _ENTRY_BYTES)
+        self._pinned = self.cupy.cuda.alloc_pinned_memory(_SLOTS * _ENTRY_BYTES + 16)
+        words = np.frombuffer(self._pinned, np.uint64, _SLOTS * _ENTRY_BYTES // 8 + 2)
+        self._host_table = words[:-2].reshape(_SLOTS, -1)
+        self._progress, self._gate = words[-2:-1], words[-1:]
+        self._progress[0] = self._gate[0] = 0
+        self._progress_ptr = self._pinned.ptr + _SLOTS * _ENTRY_BYTES
+        self._gate_ptr = self._progress_ptr + 8
+        self._tickets = self._entries = 0
         self._flusher = self.alloc(int(self.l2_bytes * _FLUSH_SHARE))
         self.replay_us = 0.0  # of `Facts`, once they are known
         self._done = self.cupy.cuda.Event(disable_timing=True)
@@ -241,25 +262,47 @@ class CudaDevice:
     # -- audits --------------------------------------------------------------------------------------------------
 
     def reset_audits(self) -> None:
-        """Forget what audits found."""
+        """Forget what audits found and which entries there were."""
         self._progress[0] = 0
+        self._entries = 0
         self.copy(self._results, self._empty_results)
 
-    def audit(
-        self, slot: int, arena: Block, pristine: Block, output: tuple[int, int], expected: Block, bound: Block
-    ) -> None:
-        """Enqueue the audit of one arena; `output` is (first word, words)."""
-        words = arena.nbytes // 4
-        blocks = min(self.multiprocessors * 4, -(-words // 256))
-        arguments = (
-            np.uint64(arena.ptr), np.uint64(pristine.ptr), np.uint64(words), np.uint64(output[0]),
-            np.uint64(output[1]), np.uint64(expected.ptr), np.uint64(bound.ptr), self._key,
-            np.uint64(self._results.ptr + slot * 24), np.uint64(self._pinned.ptr), np.uint64(slot),
-        )  # fmt: skip
-        self.launch(self._own["audit"], (blocks, 1, 1), (256, 1, 1), arguments, 0)
+    def enter(self, entries: Sequence[Entry]) -> range:
+        """Give arenas their slots, in order; `restore` and `audit` take such a range. At most 256 between resets."""
+        slots = range(self._entries, self._entries + len(entries))
+        for slot, entry in zip(slots, entries, strict=True):
+            self._host_table[slot] = (
+                entry.arena.ptr, entry.pristine.ptr, entry.arena.nbytes // 4, *entry.output,
+                entry.expected.ptr, entry.bound.ptr, slot,
+            )  # fmt: skip
+        self._entries = slots.stop
+        place, nbytes = slots.start * _ENTRY_BYTES, len(slots) * _ENTRY_BYTES
+        with self._faults():
+            self._runtime.memcpyAsync(
+                self._table.ptr + place, self._pinned.ptr + place, nbytes, _HOST_TO_DEVICE, self.stream.ptr
+            )
+        return slots
 
-    def audited(self) -> int:
-        """Audits that have begun since the reset; readable even when the context is lost."""
+    def restore(self, slots: range) -> None:
+        """Enqueue the reset of arenas to what they hold before a run; each arena once."""
+        self._over_table("restore", slots, 16, ())
+
+    def audit(self, slots: range) -> None:
+        """Enqueue the audit of arenas."""
+        self._over_table("audit", slots, 4, (self._key, np.uint64(self._results.ptr)))
+
+    def _over_table(self, kernel: str, slots: range, item: int, more: tuple[Any, ...]) -> None:
+        largest = int(self._host_table[slots.start : slots.stop, 2].max()) * 4
+        blocks = max(1, min(self.multiprocessors * 8, -(-largest // (256 * item))))
+        table = np.uint64(self._table.ptr + slots.start * _ENTRY_BYTES)
+        self.launch(self._own[kernel], (blocks, len(slots), 1), (256, 1, 1), (table, *more), 0)
+
+    def mark(self, count: int) -> None:
+        """Enqueue the note that `count` runs have ended."""
+        self.launch(self._own["mark"], (1, 1, 1), (1, 1, 1), (np.uint64(self._progress_ptr), np.uint64(count)), 0)
+
+    def marked(self) -> int:
+        """The latest note that the device came to since the reset; readable even when the context is lost."""
         return int(self._progress[0])
 
     def audits(self, count: int) -> list[Audit]:
@@ -283,8 +326,22 @@ class CudaDevice:
         graph = self.stream.end_capture()
         return lambda: graph.launch(self.stream)
 
+    def hold(self) -> None:
+        """Enqueue a wait for `release`: what is enqueued in between then runs without gaps."""
+        self._tickets += 1
+        arguments = (np.uint64(self._gate_ptr), np.uint64(self._tickets), np.uint64(_HOLD_NS))
+        self.launch(self._own["hold"], (1, 1, 1), (1, 1, 1), arguments, 0)
+
+    def release(self) -> None:
+        """Let the device go on."""
+        self._gate[0] = self._tickets
+
     def stopwatch(
-        self, runs: Sequence[Callable[[], None]], deadline_s: float, flush_from: int | None = None
+        self,
+        runs: Sequence[Callable[[], None]],
+        deadline_s: float,
+        flush_from: int | None = None,
+        held: bool = True,
     ) -> NDArray[np.float64]:
         """Microseconds that each run takes between two events, all enqueued before the first wait.
 
@@ -292,15 +349,24 @@ class CudaDevice:
             runs: each enqueues work.
             deadline_s: for all of them together.
             flush_from: write over the L2 before each run from this one on.
+            held: the device begins when the host is ahead of it, so that no run waits for the host; False where the
+                host's own work is part of a run, or waits for the device.
         """
         while len(self._events) < 2 * len(runs):
             self._events.append(self.cupy.cuda.Event())
-        for number, run in enumerate(runs):
-            if flush_from is not None and number >= flush_from:
-                self._runtime.memsetAsync(self._flusher.ptr, number & 0xFF, self._flusher.nbytes, self.stream.ptr)
-            self._events[2 * number].record(self.stream)
-            run()
-            self._events[2 * number + 1].record(self.stream)
+        if held:
+            self.hold()
+        try:
+            for number, run in enumerate(runs):
+                if number == _HEAD_START:
+                    self.release()
+                if flush_from is not None and number >= flush_from:
+                    self._runtime.memsetAsync(self._flusher.ptr, number & 0xFF, self._flusher.nbytes, self.stream.ptr)
+                self._events[2 * number].record(self.stream)
+                run()
+                self._events[2 * number + 1].record(self.stream)
+        finally:
+            self.release()
         if self.meanwhile is not None:
             self.meanwhile()
         self.wait(deadline_s)

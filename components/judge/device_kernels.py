@@ -5,7 +5,8 @@ from numpy.typing import NDArray
 
 from components.judge.compile import compile_program
 
-KERNELS = r"""
+KERNELS = ("restore", "audit", "mark", "hold", "scatter", "nothing", "sweep")
+CHECKS = r"""
 // The pad of word `index`: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014) at key + index.
 __device__ unsigned long long pad(unsigned long long key, unsigned long long index) {
   unsigned long long z = (key + index) * 0x9e3779b97f4a7c15ull;
@@ -14,28 +15,46 @@ __device__ unsigned long long pad(unsigned long long key, unsigned long long ind
   return z ^ (z >> 31);
 }
 
+// What is to be restored and audited: one arena each, blockIdx.y says which. Written by components/judge/device.py.
+struct Entry {
+  unsigned* arena;
+  const unsigned* pristine;
+  unsigned long long words, out_first, out_words;
+  const unsigned long long *expected, *bound;
+  unsigned long long slot;
+};
+
+extern "C" __global__ void restore(const Entry* table) {
+  const Entry entry = table[blockIdx.y];
+  const uint4* from = reinterpret_cast<const uint4*>(entry.pristine);
+  uint4* to = reinterpret_cast<uint4*>(entry.arena);
+  for (unsigned long long i = blockIdx.x * (unsigned long long)blockDim.x + threadIdx.x; i < entry.words / 4;
+       i += (unsigned long long)gridDim.x * blockDim.x)
+    to[i] = from[i];
+}
+
 // One pass over an arena: every 4-byte word outside of the output must be as in `pristine`, every output element within
-// `bound` of `expected`, which are kept under a pad. result: first changed word, first bad element, number of bad ones.
-extern "C" __global__ void audit(const unsigned* arena, const unsigned* pristine, unsigned long long words,
-                                 unsigned long long out_first, unsigned long long out_words,
-                                 const unsigned long long* expected, const unsigned long long* bound,
-                                 unsigned long long key, unsigned long long* result,
-                                 volatile unsigned long long* progress, unsigned long long slot) {
+// `bound` of `expected`, which are kept under a pad. results: first changed word, first bad element, how many are bad.
+__device__ void audit_arena(const Entry& entry, unsigned long long key, unsigned long long* results) {
+  unsigned long long* result = results + 3 * entry.slot;
   const unsigned long long start = blockIdx.x * (unsigned long long)blockDim.x + threadIdx.x;
   const unsigned long long step = (unsigned long long)gridDim.x * blockDim.x;
-  if (start == 0) *progress = slot + 1;  // what was launched before this has ended
-  for (unsigned long long i = start; i < words; i += step) {
-    if (i - out_first < out_words) continue;
-    if (arena[i] != pristine[i]) atomicMin(result, i);
+  for (unsigned long long i = start; i < entry.words; i += step) {
+    if (i - entry.out_first < entry.out_words) continue;
+    if (entry.arena[i] != entry.pristine[i]) atomicMin(result, i);
   }
-  for (unsigned long long i = start; i < out_words; i += step) {
-    const double got = __uint_as_float(arena[out_first + i]);
-    const double right = __longlong_as_double(expected[i] ^ pad(key, i));
-    if (!(fabs(got - right) <= __longlong_as_double(bound[i] ^ pad(key, i)))) {
+  for (unsigned long long i = start; i < entry.out_words; i += step) {
+    const double got = __uint_as_float(entry.arena[entry.out_first + i]);
+    const double right = __longlong_as_double(entry.expected[i] ^ pad(key, i));
+    if (!(fabs(got - right) <= __longlong_as_double(entry.bound[i] ^ pad(key, i)))) {
       atomicMin(result + 1, i);
       atomicAdd(result + 2, 1ull);
     }
   }
+}
+
+extern "C" __global__ void audit(const Entry* table, unsigned long long key, unsigned long long* results) {
+  audit_arena(table[blockIdx.y], key, results);
 }
 
 extern "C" __global__ void scatter(float* target, const float* values, const long long* slots,
@@ -43,6 +62,21 @@ extern "C" __global__ void scatter(float* target, const float* values, const lon
   for (unsigned long long i = blockIdx.x * (unsigned long long)blockDim.x + threadIdx.x; i < count;
        i += (unsigned long long)gridDim.x * blockDim.x)
     target[slots[i]] = values[i];
+}
+"""
+
+_CLOCKS = r"""
+// What was launched before this has ended.
+extern "C" __global__ void mark(volatile unsigned long long* progress, unsigned long long count) { *progress = count; }
+
+// Keeps the stream from going on until the host has written `ticket`, or for `most_ns` at the longest.
+extern "C" __global__ void hold(const volatile unsigned long long* gate, unsigned long long ticket,
+                                unsigned long long most_ns) {
+  unsigned long long start, now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
+  do {
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  } while (*gate < ticket && now - start < most_ns);
 }
 
 extern "C" __global__ void nothing() {}
@@ -76,5 +110,5 @@ _CUBINS: dict[str, bytes] = {}
 def own_cubin(arch: str) -> bytes:
     """The judge's own kernels for `arch`, compiled once in this process."""
     if arch not in _CUBINS:
-        _CUBINS[arch] = compile_program(KERNELS, arch).cubin
+        _CUBINS[arch] = compile_program(CHECKS + _CLOCKS, arch).cubin
     return _CUBINS[arch]

@@ -183,23 +183,34 @@ class Executor:
         deadline_s: float,
     ) -> dict[str, Any] | None:
         """Run every (case, resident, arena, draw) and audit each; the first failure as fields of a Verdict."""
+        # The last run is apart: it takes an arena that an earlier one had, and is timed roughly.
+        groups = [group for group in (batch[:-1], batch[-1:]) if group]
         self.device.reset_audits()
         at = 0
         try:
-            for at, (case, resident, arena, number) in enumerate(batch):
-                resident.restore(arena, job, case, number)
-                if at == len(batch) - 1:  # the target, once it has run before: how long it takes, about
+            for group in groups:
+                slots = self.device.enter([resident.entry(job, case, *which) for case, resident, *which in group])
+                self.device.restore(slots)
+                last = slots.stop == len(batch)
+                if last:
+                    self.device.hold()
                     self.device.stamp(0)
-                self._launch(case, functions, resident, arena)
-                if at == len(batch) - 1:
+                for at, (case, resident, arena, _) in zip(slots, group, strict=True):
+                    self._launch(case, functions, resident, arena)
+                    if not last:
+                        self.device.mark(at + 1)
+                if last:
                     self.device.stamp(1)
-                resident.audit(at, job, case, arena, number)
+                    self.device.mark(len(batch))
+                    self.device.release()
+                self.device.audit(slots)
             self.device.wait(deadline_s)
         except DeviceFault as fault:
             if not fault.poisoned:  # the driver refused a launch
+                self.device.release()
                 self.device.wait(TRUSTED_S)
                 return {"status": fault.status, "message": fault.message, "failed_on": batch[at][0].name}
-            at = min(self.device.audited(), len(batch) - 1)
+            at = min(self.device.marked(), len(batch) - 1)
             return {
                 "status": fault.status, "message": fault.message, "poisoned": True, "failed_on": batch[at][0].name
             }  # fmt: skip
@@ -222,9 +233,10 @@ class Executor:
     ) -> DeviceFault | None:
         """What is wrong, told of a run whose output still lies there (a later case may have used the arena)."""
         self.device.reset_audits()
-        resident.restore(arena, job, case, number)
+        slots = self.device.enter([resident.entry(job, case, arena, number)])
+        self.device.restore(slots)
         self._launch(case, functions, resident, arena)
-        resident.audit(0, job, case, arena, number)
+        self.device.audit(slots)
         self.device.wait(deadline_s)
         return resident.verdict(self.device.audits(1)[0], job, case, arena, number)
 
@@ -257,9 +269,9 @@ class Executor:
         deadline_s = request["deadline_s"]
         estimate_us = self.device.stamped_us()  # some 2 us more than a short program takes in a graph
         with self._spending("capture"):
-            ours = self._side(enqueue, estimate_us)
+            ours = self._side(enqueue, estimate_us, rotate)
         if request.get("self_duel"):
-            theirs, named = self._side(enqueue, estimate_us), {"baseline": "itself"}
+            theirs, named = self._side(enqueue, estimate_us, rotate), {"baseline": "itself"}
         else:
             with self._spending("baselines"):
                 baselines = self._baselines_of(job, case, request.get("baselines"))
@@ -286,8 +298,8 @@ class Executor:
             "clocks": after.to_dict(),
         }
 
-    def _side(self, enqueue: Callable[[int], None], estimate_us: float) -> Side:
-        runs = runs_for(estimate_us)
+    def _side(self, enqueue: Callable[[int], None], estimate_us: float, rotate: int) -> Side:
+        runs = runs_for(estimate_us, rotate)
         return Side("program", self.device.graph(enqueue, runs), runs, lambda: enqueue(0))
 
     def _verify_timed(
@@ -302,13 +314,12 @@ class Executor:
     ) -> None:
         """Audit what the timed runs left, then replay the very graph that was timed on other numbers and audit that."""
         self.device.reset_audits()
-        for arena in range(rotate):
-            resident.audit(arena, job, case, arena, numbers[arena])
-        for arena in range(rotate):
-            resident.restore(arena, job, case, numbers[1 - arena])
+        left = self.device.enter([resident.entry(job, case, arena, numbers[arena]) for arena in range(rotate)])
+        self.device.audit(left)
+        again = self.device.enter([resident.entry(job, case, arena, numbers[1 - arena]) for arena in range(rotate)])
+        self.device.restore(again)
         ours.replay()
-        for arena in range(rotate):
-            resident.audit(rotate + arena, job, case, arena, numbers[1 - arena])
+        self.device.audit(again)
         self.device.wait(deadline_s * 5)
         for slot, found in enumerate(self.device.audits(2 * rotate)):
             arena = slot % rotate

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from components.judge.adversarial import GROUP as ADVERSARIAL
-from components.judge.device import Audit, Block, DeviceFault
+from components.judge.device import Audit, Block, DeviceFault, Entry
 from components.judge.prepare import Buffer, Case, Job, numbered_draw
 from components.judge.verify import DRAWS, Draw, check_output
 from components.kernel.operators import OPERATORS
@@ -121,6 +121,7 @@ class Resident:
         self._slots = device.upload(np.ascontiguousarray(case.stored.value_slots))
         self._pristine: dict[int, Block] = {}
         self._arenas: list[Block] = []
+        self._places: dict[int, dict[str, np.uint64]] = {}
 
     @property
     def nbytes(self) -> int:
@@ -133,21 +134,20 @@ class Resident:
             self._arenas.append(self._alloc(self.layout.size))
         return self._arenas[index]
 
-    def restore(self, index: int, job: Job, case: Case, number: int) -> None:
-        """Enqueue the reset of an arena to draw `number`."""
+    def entry(self, job: Job, case: Case, index: int, number: int) -> Entry:
+        """Arena `index` with draw `number`, for the device's `restore` and `audit`."""
+        drawn = self._numbers.draw(job, case, number)
         if number not in self._pristine:
-            self._pristine[number] = self._make_pristine(self._numbers.draw(job, case, number))
-        self.device.copy(self.arena(index), self._pristine[number])
-
-    def audit(self, slot: int, job: Job, case: Case, index: int, number: int) -> None:
-        """Enqueue the audit of an arena that was restored to draw `number`."""
-        drawn, output = self._numbers.draw(job, case, number), self.layout.output_words()
-        self.device.audit(slot, self.arena(index), self._pristine[number], output, drawn.expected, drawn.bound)
+            self._pristine[number] = self._make_pristine(drawn)
+        return Entry(self.arena(index), self._pristine[number], self.layout.output_words(), drawn.expected, drawn.bound)
 
     def arguments(self, index: int, launch: BoundLaunch) -> tuple[Any, ...]:
         """A launch's arguments with names turned into addresses of one arena."""
         base = self.arena(index).ptr
-        return tuple(np.uint64(base + self.layout.offsets[a]) if isinstance(a, str) else a for a in launch.arguments)
+        if (places := self._places.get(index)) is None:
+            places = {name: np.uint64(base + offset) for name, offset in self.layout.offsets.items()}
+            self._places[index] = places
+        return tuple([places[a] if isinstance(a, str) else a for a in launch.arguments])
 
     def verdict(
         self, found: Audit, job: Job, case: Case, index: int, number: int, when: str = ""

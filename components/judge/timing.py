@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 WARM_UPS = 20  # runs
 RUNS = 48  # at most, in one graph
-_LONG_US = 100.0  # a replay needs not be longer than this
+_LONG_US = 50.0  # a replay needs not be longer than this
 _BATCH, _MAX_SAMPLES = 8, 64  # pairs
-_COLD_BATCH, _MAX_COLD = 6, 24  # pairs
+_COLD_BATCH, _MAX_COLD = 6, 18  # pairs
 # Upper over lower end of the ratio's interval: enough. A short program's launches alone vary by more.
-_NARROW, _NARROW_SHORT, _NARROW_COLD = 1.02, 1.05, 1.10
+_NARROW, _NARROW_SHORT, _NARROW_COLD = 1.02, 1.05, 1.15
 _SHORT_US = 10.0
 _BUDGET_US = 50_000.0  # of one side's replays
 _RESAMPLES = 200
@@ -30,12 +30,16 @@ _FLOOR_SHARE = 0.9  # of the floor: bandwidths were measured by kernels that may
 
 @dataclass(frozen=True)
 class Side:
-    """One contestant: `replay` enqueues `runs` runs, `once` enqueues one."""
+    """One contestant: `replay` enqueues `runs` runs, `once` enqueues one.
+
+    `captured`: from a graph; otherwise the host's own work is part of every run.
+    """
 
     name: str
     replay: Callable[[], None]
     runs: int
     once: Callable[[], None]
+    captured: bool = True
 
 
 @dataclass(frozen=True)
@@ -69,18 +73,28 @@ def summarise(candidate: NDArray[np.float64], baseline: NDArray[np.float64], see
     picks = _picks(len(candidate), seed)
     ratios = np.sort(_medians(baseline[picks]) / _medians(candidate[picks]))
     low, high = ratios[round(0.025 * _RESAMPLES)], ratios[round(0.975 * _RESAMPLES) - 1]
-    middle, base = float(np.median(candidate)), float(np.median(baseline))
-    p10, p90 = np.percentile(candidate, (10, 90))
+    ordered, theirs = np.sort(candidate), np.sort(baseline)
+    middle, base = _quantile(ordered, 0.5), _quantile(theirs, 0.5)
+    mean = float(candidate.sum()) / len(candidate)
+    off = candidate - mean
     return Statistics(
         time_us=middle,
-        p10_us=float(p10),
-        p90_us=float(p90),
-        cv=float(np.std(candidate) / np.mean(candidate)),
+        p10_us=_quantile(ordered, 0.1),
+        p90_us=_quantile(ordered, 0.9),
+        cv=math.sqrt(float(off @ off) / len(candidate)) / mean,
         baseline_us=base,
         speedup=base / middle,
         speedup_interval=(float(low), float(high)),
         samples=len(candidate),
     )
+
+
+def _quantile(ordered: NDArray[np.float64], share: float) -> float:
+    """The quantile of sorted samples, linear between neighbours, as np.quantile's default, without its overhead."""
+    place = share * (len(ordered) - 1)
+    lower = int(place)
+    upper = min(lower + 1, len(ordered) - 1)
+    return float(ordered[lower] + (ordered[upper] - ordered[lower]) * (place - lower))
 
 
 def _medians(samples: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -91,34 +105,42 @@ def _medians(samples: NDArray[np.float64]) -> NDArray[np.float64]:
     return middle
 
 
-def runs_for(estimate_us: float) -> int:
-    """Runs in one graph, even: short programs need many, or the replay's own start is timed."""
-    return max(2, min(RUNS, 2 * math.ceil(_LONG_US / max(estimate_us, 1e-3) / 2)))
+def runs_for(estimate_us: float, step: int = 2) -> int:
+    """Runs in one graph: short programs need many, or the replay's own start is timed.
+
+    Args:
+        estimate_us: of one run.
+        step: a multiple of this; what runs take in turn.
+    """
+    return max(step, min(RUNS, step * math.ceil(_LONG_US / max(estimate_us, 1e-3) / step)))
 
 
 def duel(device: Any, ours: Side, theirs: Side, deadline_s: float, cold: bool = True) -> dict[str, Any]:
     """Fields of a Verdict: warm and cold times of `ours`, the baseline's and their ratio.
 
     Args:
-        device: has `stopwatch(runs, deadline_s, flush_from)` and `replay_us`, which is taken off each replay.
+        device: has `stopwatch` and `replay_us`, which is taken off each replay of a graph.
         ours: the candidate.
         theirs: the baseline.
         deadline_s: for one batch.
         cold: whether to time with a flushed L2 too.
     """
     sides, per = (ours, theirs), (ours.runs, theirs.runs)
+    watch = functools.partial(device.stopwatch, deadline_s=deadline_s, held=ours.captured and theirs.captured)
     warm_up = [side.replay for side in sides for _ in range(math.ceil(WARM_UPS / side.runs))]
     replays, singles = (ours.replay, theirs.replay), (ours.once, theirs.once)
+    # What a replay takes beside its runs; without a graph there is no such thing.
+    own = np.array([[device.replay_us if side.captured else 0.0] for side in sides])
     # The first batches of both kinds are enqueued at once, so that the device waits for nobody.
     first = warm_up + [replays[side] for side in _turns(_BATCH)]
     chilled = [singles[side] for side in _turns(_COLD_BATCH)] if cold else []
-    times = device.stopwatch([*first, *chilled], deadline_s, flush_from=len(first))
-    warm_pairs = _paired(times[len(warm_up) : len(first)] - device.replay_us, per)
-    cold_pairs = _paired(times[len(first) :], (1, 1))
+    times = watch([*first, *chilled], flush_from=len(first))
+    warm_pairs = _paired(times[len(warm_up) : len(first)], own, per)
+    cold_pairs = _paired(times[len(first) :])
     warm = summarise(*warm_pairs)
     while not _enough(warm, _NARROW_SHORT if warm.time_us < _SHORT_US else _NARROW, _MAX_SAMPLES, per):
-        times = device.stopwatch([replays[side] for side in _turns(_BATCH)], deadline_s) - device.replay_us
-        warm_pairs = np.concatenate([warm_pairs, _paired(times, per)], axis=1)
+        times = watch([replays[side] for side in _turns(_BATCH)])
+        warm_pairs = np.concatenate([warm_pairs, _paired(times, own, per)], axis=1)
         warm = summarise(*warm_pairs)
     fields: dict[str, Any] = {
         "time_us": warm.time_us,
@@ -133,8 +155,8 @@ def duel(device: Any, ours: Side, theirs: Side, deadline_s: float, cold: bool = 
     if cold:
         chill = summarise(*cold_pairs)
         while not _enough(chill, _NARROW_COLD, _MAX_COLD, (1, 1)):
-            times = device.stopwatch([singles[side] for side in _turns(_COLD_BATCH)], deadline_s, flush_from=0)
-            cold_pairs = np.concatenate([cold_pairs, _paired(times, (1, 1))], axis=1)
+            times = watch([singles[side] for side in _turns(_COLD_BATCH)], flush_from=0)
+            cold_pairs = np.concatenate([cold_pairs, _paired(times)], axis=1)
             chill = summarise(*cold_pairs)
         fields |= {
             "time_cold_us": chill.time_us,
@@ -149,10 +171,14 @@ def _turns(pairs: int) -> list[int]:
     return [side for pair in range(pairs) for side in ((0, 1) if pair % 2 == 0 else (1, 0))]
 
 
-def _paired(times: NDArray[np.float64], per: tuple[int, int]) -> NDArray[np.float64]:
-    """float64[2, pairs] per run, from times in the order of `_turns`."""
-    which = np.array(_turns(len(times) // 2), np.int64)
-    return np.stack([times[which == 0] / per[0], times[which == 1] / per[1]])
+def _paired(
+    times: NDArray[np.float64], own: NDArray[np.float64] | float = 0.0, per: tuple[int, int] = (1, 1)
+) -> NDArray[np.float64]:
+    """float64[2, pairs] per run, from times in the order of `_turns`, less what is no run's."""
+    pairs = times.reshape(-1, 2).copy()
+    pairs[1::2] = pairs[1::2, ::-1]
+    per_run: NDArray[np.float64] = (pairs.T - own) / np.array([[per[0]], [per[1]]])
+    return per_run
 
 
 def _enough(found: Statistics, narrow: float, most: int, per: tuple[int, int]) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from components.judge.device import Audit, DeviceFault
+from components.judge.device import Audit, DeviceFault, Entry
 from components.judge.nvml import Clocks
 
 
@@ -41,10 +41,12 @@ class StandIn:
 
     def __init__(self, kernel: Callable[..., None], status: int = 0, program_us: float = 10.0) -> None:
         self.kernel, self.status, self.program_us = kernel, status, program_us
-        self.found: list[Audit] = []
+        self.entries: list[Any] = []
+        self.found: dict[int, Audit] = {}
+        self.held = False
         self.elapsed = 0.0
         self.stamps = [0.0, 0.0]
-        self.begun = 0
+        self.noted = 0
         self.throttle = ""
 
     def alloc(self, nbytes: int) -> Block:
@@ -87,37 +89,60 @@ class StandIn:
         self.elapsed += self.program_us
 
     def wait(self, deadline_s: float) -> None:
+        assert not self.held, "a wait for a device that waits for the host"
         if self.status == 600:
             raise DeviceFault("timeout", f"still running after {deadline_s:.2g} s", True)
         if self.status:
             raise DeviceFault("illegal_access", f"device error {self.status} on the device", True)
 
     def reset_audits(self) -> None:
-        self.found, self.begun = [], 0
+        self.entries, self.found, self.noted = [], {}, 0
 
-    def audit(self, slot: int, arena: Block, pristine: Block, output: Any, expected: Block, bound: Block) -> None:
-        assert slot == len(self.found)
-        self.begun += 1
-        now, before = arena.view(np.uint32), pristine.view(np.uint32)
-        first, words = output
+    def enter(self, entries: Sequence[Entry]) -> range:
+        slots = range(len(self.entries), len(self.entries) + len(entries))
+        self.entries += entries
+        return slots
+
+    def restore(self, slots: range) -> None:
+        assert len({self.entries[slot].arena.ptr for slot in slots}) == len(slots)
+        for slot in slots:
+            self.copy(self.entries[slot].arena, self.entries[slot].pristine)
+
+    def audit(self, slots: range) -> None:
+        for slot in slots:
+            assert slot not in self.found
+            self.found[slot] = self._audited(self.entries[slot])
+
+    def _audited(self, entry: Entry) -> Audit:
+        now, before = entry.arena.view(np.uint32), entry.pristine.view(np.uint32)
+        first, words = entry.output
         changed = now != before
         changed[first : first + words] = False
         got = now[first : first + words].view(np.float32).astype(np.float64)
-        off = ~(np.abs(got - expected.view(np.float64)[:words]) <= bound.view(np.float64)[:words])
-        self.found.append(
-            Audit(
-                int(np.argmax(changed)) if changed.any() else None,
-                int(np.argmax(off)) if off.any() else None,
-                int(off.sum()),
-            )
+        off = ~(np.abs(got - entry.expected.view(np.float64)[:words]) <= entry.bound.view(np.float64)[:words])
+        return Audit(
+            int(np.argmax(changed)) if changed.any() else None,
+            int(np.argmax(off)) if off.any() else None,
+            int(off.sum()),
         )
 
-    def audited(self) -> int:
-        return 0 if self.status else self.begun
+    def mark(self, count: int) -> None:
+        if not self.status:
+            self.noted = count
+
+    def marked(self) -> int:
+        return self.noted
+
+    def hold(self) -> None:
+        assert not self.held
+        self.held = True
+
+    def release(self) -> None:
+        self.held = False
 
     def audits(self, count: int) -> list[Audit]:
         assert count == len(self.found)
-        return self.found
+        return [self.found[slot] for slot in range(count)]
 
     def graph(self, enqueue: Callable[[int], None], runs: int) -> Callable[[], None]:
         def replay() -> None:
@@ -127,7 +152,11 @@ class StandIn:
         return replay
 
     def stopwatch(
-        self, runs: Sequence[Callable[[], None]], deadline_s: float, flush_from: int | None = None
+        self,
+        runs: Sequence[Callable[[], None]],
+        deadline_s: float,
+        flush_from: int | None = None,
+        held: bool = True,
     ) -> np.ndarray:
         times = []
         for number, run in enumerate(runs):

@@ -1,5 +1,6 @@
 """Statistics of the duel, and when it stops."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,7 +28,10 @@ class Clock:
 
         return Side("x", replay, 20, once)
 
-    def stopwatch(self, runs: Sequence[Callable[[], None]], deadline_s: float, flush_from: int | None = None) -> Any:
+    def stopwatch(
+        self, runs: Sequence[Callable[[], None]], deadline_s: float, flush_from: int | None = None, held: bool = True
+    ) -> Any:
+        self.held = held
         times = []
         for number, run in enumerate(runs):
             self.elapsed = 5.0 if flush_from is not None and number >= flush_from else 3.0
@@ -77,9 +81,20 @@ def test_both_sides_warm_up_for_twenty_runs() -> None:
     assert clock.watched == 2 + 16  # one replay of twenty runs each, then eight pairs
 
 
-@pytest.mark.parametrize(("estimate", "runs"), [(0.5, 48), (5.0, 20), (25.0, 4), (60.0, 2), (10_000.0, 2)])
+@pytest.mark.parametrize(("estimate", "runs"), [(0.5, 48), (5.0, 10), (13.0, 4), (60.0, 2), (10_000.0, 2)])
 def test_short_programs_run_many_times_in_one_graph(estimate: float, runs: int) -> None:
     assert runs_for(estimate) == runs
+    assert runs_for(estimate, 1) in (runs, 1)
+
+
+def test_the_host_s_own_work_counts_where_there_is_no_graph() -> None:
+    """An eager product is neither held back until the host is ahead, nor is a replay's own time taken off."""
+    clock = Clock(0.0)
+    ours, eager = clock.side(10.0), dataclasses.replace(clock.side(20.0), captured=False)
+    assert duel(clock, ours, ours, 1.0)["baseline_us"] == pytest.approx(10.0)
+    assert clock.held
+    assert duel(clock, ours, eager, 1.0)["baseline_us"] == pytest.approx(20.0 + 3.0 / 20)
+    assert not clock.held
 
 
 def test_what_forbids_quoting_a_time() -> None:
