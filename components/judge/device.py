@@ -41,7 +41,7 @@ _DEVICE_TO_HOST, _HOST_TO_DEVICE, _DEVICE_TO_DEVICE = 2, 1, 3  # cudaMemcpyKind
 _SLOTS = 256  # audits between two resets
 _ENTRY_BYTES = 64  # of `Entry` in device_kernels.py
 _HOLD_NS = 20_000_000  # the device waits no longer for the host
-_HEAD_START = 8  # runs enqueued before the device may begin: from then on the host stays ahead
+_HEAD_START = 4  # runs enqueued before the device may begin: from then on the host stays ahead
 _FLUSH_SHARE = 1.5  # of the L2 that is written over to empty it
 _NOTHING = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 _TRUSTED_S = 30.0  # deadline of our own kernels
@@ -342,6 +342,8 @@ class CudaDevice:
         deadline_s: float,
         flush_from: int | None = None,
         held: bool = True,
+        then: Callable[[], None] | None = None,
+        during: Callable[[], None] | None = None,
     ) -> NDArray[np.float64]:
         """Microseconds that each run takes between two events, all enqueued before the first wait.
 
@@ -351,6 +353,8 @@ class CudaDevice:
             flush_from: write over the L2 before each run from this one on.
             held: the device begins when the host is ahead of it, so that no run waits for the host; False where the
                 host's own work is part of a run, or waits for the device.
+            then: enqueues what follows the last run.
+            during: what the host does while the device is at it.
         """
         while len(self._events) < 2 * len(runs):
             self._events.append(self.cupy.cuda.Event())
@@ -367,8 +371,11 @@ class CudaDevice:
                 self._events[2 * number + 1].record(self.stream)
         finally:
             self.release()
-        if self.meanwhile is not None:
-            self.meanwhile()
+        if then is not None:
+            then()
+        for work in (during, self.meanwhile):
+            if work is not None:
+                work()
         self.wait(deadline_s)
         elapsed = self.cupy.cuda.get_elapsed_time
         return np.array(

@@ -11,6 +11,7 @@ from typing import Any
 from components.judge.baselines import Baselines
 from components.judge.device import DeviceFault, Facts
 from components.judge.memo import Memo
+from components.judge.nvml import Clocks
 from components.judge.prepare import (
     NOTHING_TO_TIME,
     Case,
@@ -76,6 +77,7 @@ class Executor:
         self._numbers: Memo[Numbers] = Memo(_RESIDENT_BYTES // 4, lambda numbers: numbers.nbytes)
         self._baselines: Memo[Any] = Memo(_RESIDENT_BYTES // 4, lambda baselines: int(baselines.nbytes))
         self._modules: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._clocks: Clocks | None = None  # the latest reading, of an earlier duel
         self.spent: defaultdict[str, float] = defaultdict(float)  # seconds by what they went to, since the last answer
 
     def prepare(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -276,15 +278,23 @@ class Executor:
             with self._spending("baselines"):
                 baselines = self._baselines_of(job, case, request.get("baselines"))
             theirs, named = baselines.best, {"baseline": baselines.best.name, "baselines": baselines.times}
-        before = self.device.clocks()
+        checks = _TimedChecks(self.device, job, case, resident, ours, rotate, (second, first))
+        readings = [self._clocks] if self._clocks is not None else []
         with self._spending("duel"):
-            fields = duel(self.device, ours, theirs, deadline_s * 20)
-        after = self.device.clocks()
+            fields = duel(
+                self.device,
+                ours,
+                theirs,
+                deadline_s * 20,
+                then=checks.enqueue,
+                during=lambda: readings.append(self.device.clocks()),
+            )
+        self._clocks = readings[-1]
         with self._spending("recheck"):
-            self._verify_timed(job, case, resident, ours, rotate, (second, first), deadline_s)
+            checks.verify()
         floor_us = self._floor_us(job, case, Facts(**request["facts"]))
-        throttle = ", ".join(sorted({clock.throttle for clock in (before, after) if clock.throttle}))
-        speeds = (before.sm_mhz, after.sm_mhz)
+        throttle = ", ".join(sorted({reading.throttle for reading in readings if reading.throttle}))
+        speeds = [reading.sm_mhz for reading in readings]
         why = doubts(fields, floor_us, throttle, max(speeds) / max(1, min(speeds)) - 1)
         return {
             "timing": "measured",
@@ -295,38 +305,12 @@ class Executor:
             "floor_us": floor_us,
             "reliable": not why,
             "unreliable_because": why or None,
-            "clocks": after.to_dict(),
+            "clocks": readings[-1].to_dict(),
         }
 
     def _side(self, enqueue: Callable[[int], None], estimate_us: float, rotate: int) -> Side:
         runs = runs_for(estimate_us, rotate)
         return Side("program", self.device.graph(enqueue, runs), runs, lambda: enqueue(0))
-
-    def _verify_timed(
-        self,
-        job: Job,
-        case: Case,
-        resident: Resident,
-        ours: Side,
-        rotate: int,
-        numbers: tuple[int, int],
-        deadline_s: float,
-    ) -> None:
-        """Audit what the timed runs left, then replay the very graph that was timed on other numbers and audit that."""
-        self.device.reset_audits()
-        left = self.device.enter([resident.entry(job, case, arena, numbers[arena]) for arena in range(rotate)])
-        self.device.audit(left)
-        again = self.device.enter([resident.entry(job, case, arena, numbers[1 - arena]) for arena in range(rotate)])
-        self.device.restore(again)
-        ours.replay()
-        self.device.audit(again)
-        self.device.wait(deadline_s * 5)
-        for slot, found in enumerate(self.device.audits(2 * rotate)):
-            arena = slot % rotate
-            number = numbers[arena] if slot < rotate else numbers[1 - arena]
-            wrong = resident.verdict(found, job, case, arena, number, " (after timing)")
-            if wrong is not None:
-                raise wrong
 
     def _baselines_of(self, job: Job, case: Case, known: dict[str, float] | None) -> Any:
         key = (pattern_key(case.matrix), job.operator, job.width)
@@ -346,3 +330,47 @@ class Executor:
         bandwidth = max(facts.l2_bandwidth, facts.copy_bandwidth) if fits else facts.copy_bandwidth
         moved_us = min(least, own) / bandwidth if bandwidth else 0.0
         return max(moved_us, facts.launch_us * len(case.launches))
+
+
+class _TimedChecks:
+    """Checks of timed runs, enqueued behind every batch: what they left is audited, then the very graph that was timed
+    is replayed on other numbers and that is audited too.
+
+    Args:
+        numbers: the draws that arenas 0 and 1 hold.
+    """
+
+    def __init__(
+        self, device: Any, job: Job, case: Case, resident: Resident, ours: Side, rotate: int, numbers: tuple[int, int]
+    ) -> None:
+        self._device, self._job, self._case, self._resident, self._ours = device, job, case, resident, ours
+        self._held = list(numbers[:rotate])
+        self._other = dict(zip(numbers, reversed(numbers), strict=True))
+        self._audited: list[tuple[int, int]] = []  # (arena, draw) by slot
+        device.reset_audits()
+
+    def enqueue(self) -> None:
+        """Enqueue one round of checks."""
+        self._device.audit(self._enter())
+        self._held = [self._other[number] for number in self._held]
+        slots = self._enter()
+        self._device.restore(slots)
+        self._ours.replay()
+        self._device.audit(slots)
+
+    def _enter(self) -> range:
+        pairs = list(enumerate(self._held))
+        self._audited += pairs
+        slots: range = self._device.enter([self._resident.entry(self._job, self._case, *pair) for pair in pairs])
+        return slots
+
+    def verify(self) -> None:
+        """Look at the audits, once the device has ended.
+
+        Raises:
+            DeviceFault: a timed run, or a run of what was timed, was wrong.
+        """
+        for found, (arena, number) in zip(self._device.audits(len(self._audited)), self._audited, strict=True):
+            wrong = self._resident.verdict(found, self._job, self._case, arena, number, " (after timing)")
+            if wrong is not None:
+                raise wrong

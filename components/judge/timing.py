@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 WARM_UPS = 20  # runs
 RUNS = 48  # at most, in one graph
 _LONG_US = 50.0  # a replay needs not be longer than this
-_BATCH, _MAX_SAMPLES = 8, 64  # pairs
+_BATCH, _MAX_SAMPLES = 8, 48  # pairs
 _COLD_BATCH, _MAX_COLD = 6, 18  # pairs
 # Upper over lower end of the ratio's interval: enough. A short program's launches alone vary by more.
-_NARROW, _NARROW_SHORT, _NARROW_COLD = 1.02, 1.05, 1.15
+_NARROW, _NARROW_SHORT, _NARROW_COLD = 1.02, 1.05, 1.20
+_LOST = 0.5  # a ratio that is surely below this needs no further digits
 _SHORT_US = 10.0
-_BUDGET_US = 50_000.0  # of one side's replays
+_BUDGET_US = 20_000.0  # of one side's replays
 _RESAMPLES = 200
 _MAX_CV = 0.05  # coefficient of variation above which a time is not quoted
 _MAX_INTERVAL = 1.10  # upper over lower end of the ratio's interval, likewise
@@ -115,7 +116,15 @@ def runs_for(estimate_us: float, step: int = 2) -> int:
     return max(step, min(RUNS, step * math.ceil(_LONG_US / max(estimate_us, 1e-3) / step)))
 
 
-def duel(device: Any, ours: Side, theirs: Side, deadline_s: float, cold: bool = True) -> dict[str, Any]:
+def duel(
+    device: Any,
+    ours: Side,
+    theirs: Side,
+    deadline_s: float,
+    cold: bool = True,
+    then: Callable[[], None] | None = None,
+    during: Callable[[], None] | None = None,
+) -> dict[str, Any]:
     """Fields of a Verdict: warm and cold times of `ours`, the baseline's and their ratio.
 
     Args:
@@ -124,9 +133,12 @@ def duel(device: Any, ours: Side, theirs: Side, deadline_s: float, cold: bool = 
         theirs: the baseline.
         deadline_s: for one batch.
         cold: whether to time with a flushed L2 too.
+        then: enqueues what follows each batch.
+        during: what the host does while the device is at a batch.
     """
     sides, per = (ours, theirs), (ours.runs, theirs.runs)
-    watch = functools.partial(device.stopwatch, deadline_s=deadline_s, held=ours.captured and theirs.captured)
+    held = ours.captured and theirs.captured
+    watch = functools.partial(device.stopwatch, deadline_s=deadline_s, held=held, then=then, during=during)
     warm_up = [side.replay for side in sides for _ in range(math.ceil(WARM_UPS / side.runs))]
     replays, singles = (ours.replay, theirs.replay), (ours.once, theirs.once)
     # What a replay takes beside its runs; without a graph there is no such thing.
@@ -182,10 +194,10 @@ def _paired(
 
 
 def _enough(found: Statistics, narrow: float, most: int, per: tuple[int, int]) -> bool:
-    """Whether the interval is narrow, the samples are many or the budget is spent."""
+    """Whether the interval is narrow or wholly below what counts, the samples are many or the budget is spent."""
     low, high = found.speedup_interval
     spent = found.samples * max(found.time_us * per[0], found.baseline_us * per[1])
-    return high / low <= narrow or found.samples >= most or spent >= _BUDGET_US
+    return high / low <= narrow or high < _LOST or found.samples >= most or spent >= _BUDGET_US
 
 
 def doubts(fields: dict[str, Any], floor_us: float, throttle: str, clock_drift: float) -> str:

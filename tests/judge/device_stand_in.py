@@ -157,6 +157,8 @@ class StandIn:
         deadline_s: float,
         flush_from: int | None = None,
         held: bool = True,
+        then: Callable[[], None] | None = None,
+        during: Callable[[], None] | None = None,
     ) -> np.ndarray:
         times = []
         for number, run in enumerate(runs):
@@ -164,6 +166,9 @@ class StandIn:
             run()
             cold = flush_from is not None and number >= flush_from
             times.append(self.elapsed + (3.0 if cold else 0.0))
+        for work in (then, during):
+            if work is not None:
+                work()
         self.wait(deadline_s)
         return np.array(times)
 

@@ -29,7 +29,13 @@ class Clock:
         return Side("x", replay, 20, once)
 
     def stopwatch(
-        self, runs: Sequence[Callable[[], None]], deadline_s: float, flush_from: int | None = None, held: bool = True
+        self,
+        runs: Sequence[Callable[[], None]],
+        deadline_s: float,
+        flush_from: int | None = None,
+        held: bool = True,
+        then: Callable[[], None] | None = None,
+        during: Callable[[], None] | None = None,
     ) -> Any:
         self.held = held
         times = []
@@ -38,6 +44,9 @@ class Clock:
             run()
             times.append(self.elapsed)
             self.watched += 1
+        for work in (then, during):
+            if work is not None:
+                work()
         return np.array(times)
 
 
@@ -73,6 +82,20 @@ def test_quiet_clocks_need_few_samples_and_noisy_ones_more() -> None:
     assert few["speedup"] == pytest.approx(2.0, rel=0.01)
     assert few["time_cold_us"] == pytest.approx(15.0, rel=0.01)
     assert few["speedup_cold"] == pytest.approx(25.0 / 15.0, rel=0.01)
+
+
+def test_a_program_that_has_surely_lost_is_not_timed_to_the_last_digit() -> None:
+    lost, close = Clock(0.3), Clock(0.3)
+    assert duel(lost, lost.side(90.0), lost.side(10.0), 1.0)["samples"] == 8
+    assert duel(close, close.side(11.0), close.side(10.0), 1.0)["samples"] > 8
+
+
+def test_what_follows_a_batch_follows_every_one() -> None:
+    clock, calls = Clock(0.6), []
+    fields = duel(
+        clock, clock.side(10.0), clock.side(10.0), 1.0, False, lambda: calls.append("then"), lambda: calls.append("on")
+    )
+    assert calls == ["then", "on"] * (fields["samples"] // 8)
 
 
 def test_both_sides_warm_up_for_twenty_runs() -> None:
