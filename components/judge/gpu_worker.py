@@ -57,10 +57,10 @@ def serve(connection: socket.socket, make: Callable[[], Executor] = _on_this_gpu
 
     def look_ahead() -> None:
         if not planned and select.select([connection], [], [], 0)[0]:
-            planned.append(_received(connection))
+            planned.append(_received(connection, executor))
 
     while True:
-        current = planned.popleft() if planned else _received(connection)
+        current = planned.popleft() if planned else _received(connection, executor)
         try:
             if executor is None:
                 executor = make()
@@ -74,12 +74,12 @@ def serve(connection: socket.socket, make: Callable[[], Executor] = _on_this_gpu
         wire.send(connection, {**answer, "nonce": current.request.get("nonce")})
 
 
-def _received(connection: socket.socket) -> Plan:
+def _received(connection: socket.socket, executor: Executor | None) -> Plan:
     request = wire.receive(connection)
     if request["op"] != "judge":
         return Plan(request)
     try:
-        return plan(request)
+        return plan(request, executor.passed if executor is not None else ())
     except Exception:
         return Plan(request, bug=traceback.format_exc())
 

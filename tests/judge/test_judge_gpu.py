@@ -103,6 +103,22 @@ def test_a_right_kernel_is_timed_against_the_fastest_library(tmp_path: Any) -> N
     assert answer["floor_us"] == pytest.approx(1.0)
 
 
+def test_the_adversarial_set_is_run_once_for_each_code(tmp_path: Any) -> None:
+    runs = 0
+
+    def counted(*arrays: Any) -> None:
+        nonlocal runs
+        runs += 1
+        product(*arrays)
+
+    executor, took = Executor(StandIn(counted), Library), []
+    for changes in ({}, {}, {"code_hash": "1" * 64}, {"width": 1, "adversarial": False}):
+        before = runs
+        assert executor.judge(request(tmp_path, **changes), lambda stage: None)["status"] == "correct"
+        took.append(runs - before)
+    assert took[1] == took[3] < took[0] == took[2]
+
+
 def test_a_time_under_the_floor_or_on_a_throttled_gpu_is_not_reliable(tmp_path: Any) -> None:
     answer, _ = judge(StandIn(product, program_us=0.5), tmp_path)
     assert not answer["reliable"]
