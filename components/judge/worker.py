@@ -28,8 +28,12 @@ from components.kernel.operators import OPERATORS
 from components.kernel.types import KernelProgram, ProgramError
 
 
+_NICE = 5  # the GPU's executor, for which workers compile, comes first
+
+
 def preload() -> None:
     """Import and warm everything that a worker needs, before the first fork."""
+    os.nice(_NICE)
     kept = os.environ.get("SPARSERL_HEADERS")
     version = "".join(character if character.isalnum() else "-" for character in compiler_version())
     preload_headers(Path(kept) / f"{version}.json" if kept else None)
