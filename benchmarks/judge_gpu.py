@@ -16,9 +16,6 @@ repeats     what a duplicate costs
 
 The figures that are quoted stand at the top of the file, with those of judge_tamper.json and model_fit.json if these
 lie beside it (benchmarks/judge_tamper.py, benchmarks/model_fit.py).
-
-The figures that are quoted stand at the top of the file, with those of judge_tamper.json and model_fit.json if these
-lie beside it (benchmarks/judge_tamper.py, benchmarks/model_fit.py).
 """
 
 import argparse

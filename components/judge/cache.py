@@ -76,12 +76,14 @@ class Cache:
             return None
         path = self._path(kind, key)
         try:
-            value = json.loads(path.read_text(encoding="utf-8"))
+            with open(path, encoding="utf-8") as file:
+                value = json.load(file)
             os.utime(path)  # recently used
         except FileNotFoundError:
             return None
         except ValueError:
-            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                os.unlink(path)
             return None
         except OSError:
             return None
@@ -92,8 +94,7 @@ class Cache:
         if self.folder is None:
             return
         try:
-            with replacing(self._path(kind, key)) as temporary:
-                temporary.write_text(json.dumps(value), encoding="utf-8")
+            _write(self._path(kind, key), json.dumps(value).encode())
         except OSError as error:
             self._give_up(error)
             return
@@ -109,13 +110,14 @@ class Cache:
         if self.folder is None:
             yield
             return
-        path = self._path(kind, key).with_suffix(".lock")
+        path = self._path(kind, key).removesuffix(".json") + ".lock"
         handle = self._acquire(path)
         try:
             yield
         finally:
             if handle is not None:
-                path.unlink(missing_ok=True)
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path)
                 os.close(handle)
 
     def trim(self) -> None:
@@ -140,17 +142,16 @@ class Cache:
                 path.unlink()
                 total -= size
 
-    def _path(self, kind: str, key: str) -> Path:
-        assert self.folder is not None
-        return self.folder / kind / key[:2] / f"{key}.json"
+    def _path(self, kind: str, key: str) -> str:
+        """As text: an entry's path is made many hundred times a second."""
+        return f"{self.folder}/{kind}/{key[:2]}/{key}.json"
 
     @staticmethod
-    def _acquire(path: Path) -> int | None:
+    def _acquire(path: str) -> int | None:
         """An exclusive lock on `path`; None where the file system cannot lock."""
         while True:
             try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                handle = _open(path, os.O_RDWR | os.O_CREAT)
                 fcntl.flock(handle, fcntl.LOCK_EX)
             except OSError:
                 return None
@@ -174,3 +175,31 @@ class Cache:
                     "%s: cannot be written (%s); judging without a cache", self.folder, error.strerror or error
                 )
                 self.folder = None
+
+
+def _open(path: str, flags: int) -> int:
+    """Open a file whose folder may not exist yet."""
+    for _ in range(3):  # another process may remove the folder in between
+        try:
+            return os.open(path, flags | os.O_CLOEXEC, 0o666)
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+    return os.open(path, flags | os.O_CLOEXEC, 0o666)
+
+
+def _write(path: str, data: bytes) -> None:
+    """`components.files.replacing` for many small files: the temporary's name is this thread's own."""
+    folder, name = os.path.split(path)
+    temporary = f"{folder}/.{name}.{os.getpid()}-{threading.get_ident()}.json"
+    handle = _open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    try:
+        try:
+            with open(handle, "wb", closefd=False) as file:
+                file.write(data)
+        finally:
+            os.close(handle)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise

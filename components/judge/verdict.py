@@ -1,6 +1,6 @@
 """What the judge says of one (program, matrix, operator, architecture)."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, Literal, Self
 
@@ -95,7 +95,12 @@ class Verdict:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types, every field present."""
-        return {**asdict(self), "status": str(self.status)}
+        found = {name: getattr(self, name) for name in _NAMES}
+        found["status"] = str(self.status)
+        for name in ("baselines", "clocks"):
+            if found[name] is not None:
+                found[name] = dict(found[name])
+        return found
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
@@ -105,3 +110,6 @@ class Verdict:
             if data.get(name) is not None:
                 data[name] = tuple(data[name])
         return cls(**data)
+
+
+_NAMES = tuple(field.name for field in fields(Verdict))

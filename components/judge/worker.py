@@ -27,7 +27,6 @@ from components.judge.ptx_policy import check_ptx
 from components.kernel.operators import OPERATORS
 from components.kernel.types import KernelProgram, ProgramError
 
-
 _NICE = 5  # the GPU's executor, for which workers compile, comes first
 
 
