@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 WARM_UPS = 20  # runs
 RUNS = 48  # at most, in one graph
-_LONG_US = 50.0  # a replay needs not be longer than this
+_LONG_US, _LONG_SHORT_US = 50.0, 40.0  # a replay needs not be longer than this; the second with short programs
 _BATCH, _MAX_SAMPLES = 8, 48  # pairs
 _COLD_BATCH, _MAX_COLD = 6, 18  # pairs
 # Upper over lower end of the ratio's interval: enough. A short program's launches alone vary by more.
-_NARROW, _NARROW_SHORT, _NARROW_COLD = 1.02, 1.05, 1.20
+_NARROW, _NARROW_SHORT, _NARROW_COLD = 1.015, 1.05, 1.20
 _LOST = 0.5  # a ratio that is surely below this needs no further digits
 _SHORT_US = 10.0
 _BUDGET_US = 20_000.0  # of one side's replays
@@ -113,7 +113,8 @@ def runs_for(estimate_us: float, step: int = 2) -> int:
         estimate_us: of one run.
         step: a multiple of this; what runs take in turn.
     """
-    return max(step, min(RUNS, step * math.ceil(_LONG_US / max(estimate_us, 1e-3) / step)))
+    enough_us = _LONG_SHORT_US if estimate_us < _SHORT_US else _LONG_US
+    return max(step, min(RUNS, step * math.ceil(enough_us / max(estimate_us, 1e-3) / step)))
 
 
 def duel(
