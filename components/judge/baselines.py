@@ -248,4 +248,4 @@ class Baselines:
             watch([replay] * math.ceil(WARM_UPS / runs))
             looks = float(np.median(watch([replay] * _LOOKS)))
             self.times[product.name] = (looks - (self._device.replay_us if product.captured else 0.0)) / runs
-        return Side(product.name, replay, runs, lambda: product.enqueue(0), product.captured)
+        return Side(product.name, replay, runs, lambda: product.enqueue(0), product.captured, self.times[product.name])

@@ -335,7 +335,7 @@ class Executor:
 
     def _side(self, enqueue: Callable[[int], None], estimate_us: float, rotate: int) -> Side:
         runs = runs_for(estimate_us, rotate)
-        return Side("program", self.device.graph(enqueue, runs), runs, lambda: enqueue(0))
+        return Side("program", self.device.graph(enqueue, runs), runs, lambda: enqueue(0), estimate_us=estimate_us)
 
     def _baselines_of(self, job: Job, case: Case, known: dict[str, float] | None) -> Any:
         key = (pattern_key(case.matrix), job.operator, job.width)

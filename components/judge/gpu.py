@@ -13,7 +13,6 @@ import secrets
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -33,7 +32,6 @@ _START_S = 120.0  # making a context
 WALL_S = {"start": 60.0, "check": 120.0, "time": 120.0}  # deadlines on the device are the executor's own, and shorter
 _TARGETS = 8  # matrices that spares hold too
 _AHEAD = 4  # requests that lie with the active process
-_SWITCH_S = 5e-4  # after which a thread that computes lets the dispatcher go on
 _ENVIRONMENT = {"CUPY_CACHE_IN_MEMORY": "1"}
 
 
@@ -124,7 +122,6 @@ class GpuExecutor:
         except (SparseRLError, OSError) as error:
             self._end()
             raise UserError(f"judge.backend: gpu: {error}") from None
-        sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_S))
         self._thread = threading.Thread(target=self._loop, name="gpu", daemon=True)
         self._thread.start()
 

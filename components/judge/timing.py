@@ -19,8 +19,9 @@ _LONG_US, _LONG_SHORT_US = 50.0, 40.0  # a replay needs not be longer than this;
 _BATCH, _MAX_SAMPLES = 8, 48  # pairs
 _COLD_BATCH, _MAX_COLD = 6, 18  # pairs
 # Upper over lower end of the ratio's interval: enough. A short program's launches alone vary by more.
-_NARROW, _NARROW_SHORT, _NARROW_COLD = 1.015, 1.05, 1.20
+_NARROW, _NARROW_SHORT, _NARROW_COLD = 1.015, 1.05, 1.25
 _LOST = 0.5  # a ratio that is surely below this needs no further digits
+_HOPELESS, _BATCH_HOPELESS = 3.0, 4  # an estimate of so many times the baseline's gets so few pairs at first
 _SHORT_US = 10.0
 _BUDGET_US = 20_000.0  # of one side's replays
 _RESAMPLES = 200
@@ -33,7 +34,7 @@ _FLOOR_SHARE = 0.9  # of the floor: bandwidths were measured by kernels that may
 class Side:
     """One contestant: `replay` enqueues `runs` runs, `once` enqueues one.
 
-    `captured`: from a graph; otherwise the host's own work is part of every run.
+    `captured`: from a graph; otherwise the host's own work is part of every run. `estimate_us`: of one run, roughly.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Side:
     runs: int
     once: Callable[[], None]
     captured: bool = True
+    estimate_us: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,8 @@ def duel(
     # What a replay takes beside its runs; without a graph there is no such thing.
     own = np.array([[device.replay_us if side.captured else 0.0] for side in sides])
     # The first batches of both kinds are enqueued at once, so that the device waits for nobody.
-    first = warm_up + [replays[side] for side in _turns(_BATCH)]
+    hopeless = ours.estimate_us > _HOPELESS * theirs.estimate_us > 0
+    first = warm_up + [replays[side] for side in _turns(_BATCH_HOPELESS if hopeless else _BATCH)]
     chilled = [singles[side] for side in _turns(_COLD_BATCH)] if cold else []
     times = watch([*first, *chilled], flush_from=len(first))
     warm_pairs = _paired(times[len(warm_up) : len(first)], own, per)

@@ -88,6 +88,11 @@ def test_a_program_that_has_surely_lost_is_not_timed_to_the_last_digit() -> None
     lost, close = Clock(0.3), Clock(0.3)
     assert duel(lost, lost.side(90.0), lost.side(10.0), 1.0)["samples"] == 8
     assert duel(close, close.side(11.0), close.side(10.0), 1.0)["samples"] > 8
+    slow, fast = lost.side(90.0), lost.side(10.0)
+    told = (dataclasses.replace(slow, estimate_us=90.0), dataclasses.replace(fast, estimate_us=10.0))
+    assert duel(lost, *told, 1.0)["samples"] == 4
+    misled = [dataclasses.replace(close.side(10.0), estimate_us=us) for us in (90.0, 10.0)]  # estimates decide nothing
+    assert duel(close, *misled, 1.0)["samples"] > 8
 
 
 def test_what_follows_a_batch_follows_every_one() -> None:
