@@ -4,6 +4,7 @@ import contextlib
 import logging
 import os
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
@@ -18,7 +19,7 @@ from components.judge.model_time import architecture
 from components.judge.options import Backend, resolve_backend
 from components.judge.pool import Pool, WorkerBug, WorkerDied
 from components.judge.request import JudgeRequest, check_request
-from components.judge.verdict import Status, Verdict
+from components.judge.verdict import Verdict
 from components.judge.verify import pattern_key
 from components.kernel.operators import OPERATORS
 from components.matrix.types import SparseMatrix
@@ -67,7 +68,7 @@ class Judge:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="judge")
         self._running: dict[str, Future[Any]] = {}
         self._lock = threading.Lock()
-        self._memory: dict[str, dict[str, Any]] = {}  # compiled and gated programs of this session
+        self._memory: OrderedDict[str, dict[str, Any]] = OrderedDict()  # compiled and gated programs of this session
         self._baselines: dict[str, float] = {}  # modelled, by key of the reference's request
         self._passed_on_gpu: set[str] = set()
         self._gpu: Any = None
@@ -89,6 +90,7 @@ class Judge:
             self._gpu.close()
         self._pool.close()
         self._threads.shutdown(wait=True)
+        self.cache.close()
 
     @property
     def restarts(self) -> int:
@@ -186,43 +188,35 @@ class Judge:
         )
 
     def _judge(self, request: JudgeRequest, key: str) -> Verdict:
-        kept = self.cache.get("verdict", key)
-        if kept is None:
-            with self.cache.lock("verdict", key):
-                kept = self.cache.get("verdict", key)  # another process may have been at it
-                if kept is None:
-                    verdict, lasting = self._judge_anew(request)
-                    if lasting:
-                        self.cache.put("verdict", key, verdict.to_dict())
-                    return verdict
-        return Verdict.from_dict(kept).with_(from_cache=True)
+        with self.cache.lock("verdict", key):  # another process may be at it
+            if (kept := self.cache.get("verdict", key)) is not None:
+                return Verdict.from_dict(kept).with_(from_cache=True)
+            verdict, lasting = self._judge_anew(request)
+            if lasting:
+                self.cache.put("verdict", key, verdict.to_dict())
+            return verdict
 
     def _judge_anew(self, request: JudgeRequest) -> tuple[Verdict, bool]:
         """(verdict, whether the same request would always get it)."""
-        verdict = Verdict(
-            Status.UNSUPPORTED,
-            operator=request.operator,
-            width=request.width,
-            arch=self.arch,
-            compiler=self.compiler,
-            program_hash=sha256_text(request.source),
-        )
+        found: dict[str, Any] = {
+            "operator": request.operator,
+            "width": request.width,
+            "arch": self.arch,
+            "compiler": self.compiler,
+            "program_hash": sha256_text(request.source),
+        }
         compiled, lasting = self._compiled(request.source)
         if compiled["status"] != "compiled":
-            return (
-                verdict.with_(
-                    status=Status(compiled["status"]), message=compiled["message"], line=compiled.get("line")
-                ),
-                lasting,
-            )
+            found |= {name: compiled.get(name) for name in ("status", "message", "line")}
+            return Verdict.from_dict(found), lasting
         used = compiled["resources"].values()
-        verdict = verdict.with_(
-            code_hash=compiled["code_hash"],
-            compile_ms=compiled["compile_ms"],
-            registers=max(numbers[0] for numbers in used),
-            spill_bytes=max(numbers[1] for numbers in used),
-            shared_bytes=max(numbers[2] for numbers in used),
-        )
+        found |= {
+            "code_hash": compiled["code_hash"],
+            "compile_ms": compiled["compile_ms"],
+            "registers": max(numbers[0] for numbers in used),
+            "spill_bytes": max(numbers[1] for numbers in used),
+            "shared_bytes": max(numbers[2] for numbers in used),
+        }
         # Programs that differ in their text alone compile to the same code and are checked once.
         code_key = content_key(
             compiled["code_hash"],
@@ -238,7 +232,7 @@ class Judge:
         ).result()
         if of != request.source and answer.get("line") is not None:  # a line is one text's own
             answer, lasting = self._checked(request, compiled)
-        verdict = Verdict.from_dict({**verdict.to_dict(), **answer}).with_(from_cache=known)
+        verdict = Verdict.from_dict({**found, **answer, "from_cache": known})
         if verdict.correct and self._gpu is None:
             verdict = self._against_baseline(verdict, request)
         if verdict.correct:
@@ -273,7 +267,7 @@ class Judge:
         return answer
 
     def _compile(self, source: str, key: str) -> tuple[dict[str, Any], bool]:
-        if (kept := self._memory.get(key) or self.cache.get("compile", key)) is not None:
+        if (kept := self._memory.get(key)) is not None:
             return kept, True
         with self.cache.lock("compile", key):
             if (kept := self.cache.get("compile", key)) is not None:
@@ -296,7 +290,7 @@ class Judge:
     def _remember(self, key: str, answer: dict[str, Any]) -> None:
         with self._lock:
             while len(self._memory) >= 512:
-                self._memory.pop(next(iter(self._memory)))
+                self._memory.popitem(last=False)
             self._memory[key] = answer
 
     def _circumstances(self, request: JudgeRequest) -> tuple[Any, ...]:
@@ -311,7 +305,7 @@ class Judge:
             return kept, True, True, request.source
         answer, lasting = self._checked(request, compiled)
         if lasting and answer.get("line") is None:
-            self.cache.put("code", key, answer)
+            self.cache.put("code", key, answer, soon=True)
             self._remember(key, answer)
         return answer, lasting, False, request.source
 
@@ -344,7 +338,7 @@ class Judge:
         answer, lasting = self._run_check(self._check_request(request, compiled, target=False))
         if lasting and answer.get("line") is None:
             self._remember(key, answer)
-            self.cache.put("gate", key, answer)
+            self.cache.put("gate", key, answer, soon=True)
         return answer, lasting
 
     def _run_check(self, request: dict[str, Any]) -> tuple[dict[str, Any], bool]:

@@ -1,6 +1,6 @@
 """What the judge says of one (program, matrix, operator, architecture)."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, Literal, Self
 
@@ -83,8 +83,12 @@ class Verdict:
         return self.status is Status.CORRECT
 
     def with_(self, **changes: Any) -> Self:
-        """A copy with some fields replaced."""
-        return replace(self, **changes)
+        """A copy with some fields replaced: as `dataclasses.replace`, which takes ten times as long."""
+        if unknown := changes.keys() - _NAMES:
+            raise TypeError(f"a verdict has no {', '.join(sorted(unknown))}")
+        copy = object.__new__(type(self))
+        copy.__dict__.update(self.__dict__, **changes)
+        return copy
 
     def with_break_even(self) -> Self:
         """With the products after which the conversion has paid: conversion time over time saved per product."""
@@ -95,7 +99,7 @@ class Verdict:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON types, every field present."""
-        found = {name: getattr(self, name) for name in _NAMES}
+        found = dict(self.__dict__)
         found["status"] = str(self.status)
         for name in ("baselines", "clocks"):
             if found[name] is not None:
@@ -112,4 +116,4 @@ class Verdict:
         return cls(**data)
 
 
-_NAMES = tuple(field.name for field in fields(Verdict))
+_NAMES = frozenset(field.name for field in fields(Verdict))

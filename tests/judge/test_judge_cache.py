@@ -1,17 +1,27 @@
-import json
 import logging
 import multiprocessing
 import os
 import signal
+import sqlite3
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from components.judge.cache import Cache, content_key
+from components.judge.cache import FILE, Cache, content_key
 
 KEY = content_key("a", 1)
+HELD = "SELECT count(*) FROM entries WHERE name = ?"
+
+
+def execute(folder: Path, statement: str, *values: Any) -> Any:
+    """The first column of a statement's first row, from a connection of its own."""
+    with sqlite3.connect(folder / FILE, isolation_level=None) as database:
+        row = database.execute(statement, values).fetchone()
+    database.close()
+    return row[0] if row else None
 
 
 def test_keeps_what_was_put_and_tells_kinds_apart(tmp_path: Path) -> None:
@@ -25,23 +35,74 @@ def test_keeps_what_was_put_and_tells_kinds_apart(tmp_path: Path) -> None:
 def test_a_damaged_entry_counts_as_missing_and_is_removed(tmp_path: Path) -> None:
     cache = Cache(tmp_path, 1 << 20)
     cache.put("verdict", KEY, {"status": "wrong"})
-    path = tmp_path / "verdict" / KEY[:2] / f"{KEY}.json"
-    path.write_text('{"status": "wr', encoding="utf-8")
-    assert cache.get("verdict", KEY) is None
-    assert not path.exists()
+    for damaged in ('{"status": "wr', "[1]", None):
+        cache.put("verdict", KEY, {"status": "wrong"})
+        execute(tmp_path, "UPDATE entries SET value = ?", damaged)
+        assert cache.get("verdict", KEY) is None
+        assert execute(tmp_path, "SELECT count(*) FROM entries") == 0
+
+
+@pytest.mark.parametrize("when", ["before it is opened", "while it is open"])
+def test_a_damaged_file_is_replaced_with_one_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, when: str
+) -> None:
+    cache = Cache(tmp_path, 1 << 20)
+    for number in range(200):
+        cache.put("verdict", content_key(number), {"text": "x" * 2_000})
+    if when == "before it is opened":
+        cache.close()
+        (tmp_path / FILE).write_bytes(b"no database" * 1_000)
+        cache = Cache(tmp_path, 1 << 20)
+    else:
+        execute(tmp_path, "PRAGMA wal_checkpoint(TRUNCATE)")
+        with open(tmp_path / FILE, "r+b") as file:
+            file.write(b"no database" * 1_000)
+    for _ in range(2):
+        assert cache.get("verdict", content_key(0)) is None
+    cache.put("verdict", KEY, {"status": "wrong"})
+    assert Cache(tmp_path, 1 << 20).get("verdict", KEY) == {"status": "wrong"}
+    assert len(caplog.records) == 1
+    assert "damaged" in caplog.text
 
 
 def test_trims_the_least_recently_used(tmp_path: Path) -> None:
-    cache = Cache(tmp_path, 40_000)
-    keys = [content_key("x", number) for number in range(10)]
-    for age, key in enumerate(keys):
-        cache.put("verdict", key, {"text": "x" * 5_000})
-        stamp = time.time() - 1_000 + age
-        os.utime(tmp_path / "verdict" / key[:2] / f"{key}.json", (stamp, stamp))
+    cache = Cache(tmp_path, 1 << 20)
+    keys = [content_key("x", number) for number in range(120)]
+    for key in keys:
+        cache.put("verdict", key, {"text": "x" * 3_000})
+    execute(tmp_path, "UPDATE entries SET used = rowid")
     assert cache.get("verdict", keys[0]) is not None  # used just now, so it stays
+    cache.max_bytes = 400_000
     cache.trim()
-    left = [number for number, key in enumerate(keys) if cache.get("verdict", key) is not None]
-    assert left == [0, 5, 6, 7, 8, 9]  # 80 % of the limit holds six of 5 KB
+    left = [number for number, key in enumerate(keys) if execute(tmp_path, HELD, f"verdict/{key}")]
+    assert left == [0, *range(120 - len(left) + 1, 120)]
+    assert 60 < len(left) < 110  # 80 % of the limit, in pages of 4 KB
+
+
+def test_the_file_stays_bounded_however_much_is_put(tmp_path: Path) -> None:
+    cache = Cache(tmp_path, 1_000_000)
+    for number in range(2_000):
+        cache.put("compile", content_key(number), {"text": "x" * 5_000})
+    assert cache.get("compile", content_key(1_999)) is not None
+    cache.close()
+    assert 500_000 < (tmp_path / FILE).stat().st_size < 1_700_000  # 50 writes between two looks
+    smaller = Cache(tmp_path, 200_000)
+    smaller.trim()
+    smaller.close()
+    assert (tmp_path / FILE).stat().st_size <= 200_000
+
+
+def test_what_is_put_soon_is_there_at_once_and_goes_with_the_next(tmp_path: Path) -> None:
+    cache, other = Cache(tmp_path, 1 << 20), Cache(tmp_path, 1 << 20)
+    cache.put("gate", KEY, {"status": "correct"}, soon=True)
+    assert cache.get("gate", KEY) == {"status": "correct"}
+    assert other.get("gate", KEY) is None
+    cache.put("verdict", KEY, {"status": "wrong"})
+    assert other.get("gate", KEY) == {"status": "correct"}
+    cache.put("gate", KEY, {"status": "wrong"}, soon=True)
+    cache.close()
+    assert other.get("gate", KEY) == {"status": "wrong"}
+    assert cache.get("gate", KEY) is None
 
 
 def test_a_folder_that_cannot_be_written_warns_once_and_goes_on(
@@ -77,7 +138,12 @@ def test_a_lock_excludes_other_threads(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert most == [1]
-    assert not list(tmp_path.rglob("*.lock"))
+
+
+def test_locks_of_other_keys_are_free(tmp_path: Path) -> None:
+    cache = Cache(tmp_path, 1 << 20)
+    with cache.lock("verdict", KEY), cache.lock("compile", KEY), cache.lock("verdict", content_key("b", 1)):
+        assert cache.folder == tmp_path
 
 
 def _hold(folder: str, ready: "multiprocessing.Queue[int]") -> None:
@@ -111,9 +177,8 @@ def test_parallel_writers_and_kill_9_leave_whole_entries(tmp_path: Path) -> None
     for writer in writers:
         writer.start()
     cache = Cache(tmp_path, 1 << 20)
-    path = tmp_path / "verdict" / KEY[:2] / f"{KEY}.json"
     deadline = time.monotonic() + 60
-    while not path.exists() and time.monotonic() < deadline:
+    while cache.get("verdict", KEY) is None and time.monotonic() < deadline:
         time.sleep(0.01)
     for _ in range(100):
         entry = cache.get("verdict", KEY)
@@ -122,4 +187,7 @@ def test_parallel_writers_and_kill_9_leave_whole_entries(tmp_path: Path) -> None
     writers[0].kill()
     for writer in writers:
         writer.join()
-    assert set(json.loads(path.read_text(encoding="utf-8"))) == {"writer", "value", "text"}
+    entry = Cache(tmp_path, 1 << 20).get("verdict", KEY)
+    assert entry is not None
+    assert set(entry) == {"writer", "value", "text"}
+    assert execute(tmp_path, "PRAGMA integrity_check") == "ok"

@@ -1,8 +1,10 @@
 """What people in this job ran into: crashes, hangs, repeats, parallel use, read-only caches."""
 
+import contextlib
 import logging
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -12,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from components.judge.cache import FILE
 from components.judge.judge import Judge, JudgeRequest
 from components.judge.options import judge_defaults
 from components.judge.verdict import Status
@@ -127,19 +130,26 @@ def test_a_slow_one_does_not_serialise_the_rest(judge: Judge) -> None:
     assert slow.result().status is Status.COMPILE_ERROR
 
 
+def entries(folder: Path, kind: str) -> int:
+    """How many of a kind the cache holds; those put `soon` were taken along by the verdicts."""
+    with contextlib.closing(sqlite3.connect(folder / FILE)) as database:
+        (count,) = database.execute("SELECT count(*) FROM entries WHERE name LIKE ?", (f"{kind}/%",)).fetchone()
+    return int(count)
+
+
 def test_equal_requests_at_once_are_judged_once(judge: Judge, cache: Path) -> None:
     verdicts = judge.judge_many([JudgeRequest(GOOD, TARGET)] * 16)
     assert len({verdict.to_dict()["compile_ms"] for verdict in verdicts}) == 1
-    assert len(list(cache.rglob("compile/*/*.json"))) == 2  # the program and the baseline
+    assert entries(cache, "compile") == 2  # the program and the baseline
 
 
 def test_the_adversarial_set_is_run_once_for_each_program(judge: Judge, cache: Path) -> None:
     matrices = [matrix(40 + number, 40, 3, number) for number in range(3)]
     assert all(verdict.correct for verdict in judge.judge_many([JudgeRequest(GOOD, target) for target in matrices]))
-    assert len(list(cache.rglob("gate/*/*.json"))) == 2  # the program and the baseline
+    assert entries(cache, "gate") == 2  # the program and the baseline
     bad = judge.judge_many([JudgeRequest(DISHONEST["skips-empty-rows"][1], target) for target in matrices])
     assert {(verdict.status, verdict.failed_on) for verdict in bad} == {(Status.WRONG, "adversarial/mixed")}
-    assert len(list(cache.rglob("gate/*/*.json"))) == 3
+    assert entries(cache, "gate") == 3
 
 
 _ONE = """
