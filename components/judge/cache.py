@@ -30,12 +30,13 @@ _TRIM_AT_ONCE = 500  # entries in one transaction: other processes wait for it
 _SOON = 100  # entries that wait for another's write, at most
 _USED_WITHIN_S = 60.0  # an entry's time of use is this exact
 _BUSY_S = 30.0  # to wait for other processes' writes
+_COMPACT = json.JSONEncoder(separators=(",", ":"))
 _FLOCK = "hhqqi4x"  # struct flock of 64-bit Linux: type, whence, start, length, pid
 
 
 def content_key(*parts: Any) -> str:
     """SHA-256 of plain JSON values."""
-    return hashlib.sha256(json.dumps(parts, separators=(",", ":")).encode()).hexdigest()
+    return hashlib.sha256(_COMPACT.encode(parts).encode()).hexdigest()
 
 
 @functools.cache
@@ -114,7 +115,8 @@ class Cache:
         """Keep an entry; on a full disk or a read-only folder the cache goes off with one warning.
 
         Args:
-            soon: write it with the next entry that is not `soon`; who is killed before loses it.
+            soon: write it with the next entry that is not `soon`; until then other processes do not see it, and who is
+                killed loses it.
         """
         with self._lock:
             if self._database is None:

@@ -31,7 +31,7 @@ _LOG = logging.getLogger(__name__)
 _START_S = 120.0  # making a context
 WALL_S = {"start": 60.0, "check": 120.0, "time": 120.0}  # deadlines on the device are the executor's own, and shorter
 _TARGETS = 8  # matrices that spares hold too
-_AHEAD = 4  # requests that lie with the active process
+_AHEAD, _AHEAD_BYTES = 4, 96 << 10  # requests that lie with the active process; less than a socket holds
 _ENVIRONMENT = {"CUPY_CACHE_IN_MEMORY": "1"}
 
 
@@ -45,7 +45,7 @@ class _Process:
 
     def receive(self, wall_s: float) -> dict[str, Any]:
         """Its next message."""
-        return wire.receive(self.worker.connection, time.monotonic() + wall_s)
+        return self.worker.inbox.receive(time.monotonic() + wall_s)
 
     def call(self, request: dict[str, Any], wall_s: Mapping[str, float]) -> tuple[dict[str, Any], str]:
         """(the answer, the stage that it was at)."""
@@ -76,6 +76,7 @@ class _Job:
     def __init__(self, request: dict[str, Any]) -> None:
         self.request = {**request, "nonce": secrets.token_hex(8)}
         self.future: Future[tuple[dict[str, Any], bool]] = Future()
+        self.size = sum(len(value) for value in request.values() if isinstance(value, str))  # roughly, in bytes
 
 
 class GpuExecutor:
@@ -211,6 +212,9 @@ class GpuExecutor:
             if job is None or self._closed:
                 if job is not None:
                     sent.append(job)
+                return
+            if sent and job.size + sum(other.size for other in sent) > _AHEAD_BYTES:
+                self._again.appendleft(job)  # sent now, it could hold this thread up for as long as the process hangs
                 return
             sent.append(job)
             process = self._processes[0]

@@ -1,12 +1,13 @@
 """The judge: one request in, one verdict out; many requests at once, each in a process that may be killed."""
 
 import contextlib
+import functools
 import logging
 import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from types import TracebackType
 from typing import Any, Self
 
@@ -76,6 +77,10 @@ class Judge:
             from components.judge.gpu import GpuExecutor
 
             self._gpu = GpuExecutor(spares=0 if self.workers == 1 else 2)  # one program at a time needs no spare
+        # Parts of keys: what compiling depends on besides the program, then checking, then running on this machine.
+        self._compiling = content_key(self.arch, OPTIONS, self.compiler, code_version(), self.backend)
+        self._checking = content_key(self._compiling, self._limits(), settings.wall_s)
+        self._running_here = content_key(self._checking, self._gpu.identity if self._gpu is not None else None)
 
     def __enter__(self) -> Self:
         return self
@@ -122,6 +127,7 @@ class Judge:
         if progress is not None:
             for future in futures:
                 future.add_done_callback(lambda _: _tell(progress))
+        wait(set(futures), return_when=FIRST_EXCEPTION)  # this thread sleeps until then
         return [future.result() for future in futures]
 
     def baseline(self, matrix: SparseMatrix, operator: str = "spmv", width: int = 1) -> tuple[str, float]:
@@ -174,18 +180,8 @@ class Judge:
             self._running.pop(key, None)
 
     def _key(self, request: JudgeRequest) -> str:
-        return content_key(
-            request.source,
-            pattern_key(request.matrix),
-            request.operator,
-            request.width,
-            self.arch,
-            self.backend,
-            self.compiler,
-            [self._limits(), self.settings.wall_s],
-            code_version(),
-            self._gpu.identity if self._gpu is not None else None,
-        )
+        target = pattern_key(request.matrix), request.operator, request.width
+        return content_key(_source_hash(request.source), *target, self._running_here)
 
     def _judge(self, request: JudgeRequest, key: str) -> Verdict:
         with self.cache.lock("verdict", key):  # another process may be at it
@@ -203,7 +199,7 @@ class Judge:
             "width": request.width,
             "arch": self.arch,
             "compiler": self.compiler,
-            "program_hash": sha256_text(request.source),
+            "program_hash": _source_hash(request.source),
         }
         compiled, lasting = self._compiled(request.source)
         if compiled["status"] != "compiled":
@@ -222,10 +218,9 @@ class Judge:
             compiled["code_hash"],
             compiled["contract_hash"],
             pattern_key(request.matrix),
-            self.arch,
-            self.backend,
-            self._gpu.identity if self._gpu is not None else None,
-            *self._circumstances(request),
+            request.operator,
+            request.width,
+            self._running_here,
         )
         answer, lasting, known, of = self._once(
             f"code {code_key}", lambda: self._checked_code(request, compiled, code_key)
@@ -262,7 +257,7 @@ class Judge:
 
     def _compiled(self, source: str) -> tuple[dict[str, Any], bool]:
         """The compile answer, from memory, disk or a worker; once for all that ask at the same time."""
-        key = content_key(source, self.arch, OPTIONS, self.compiler, code_version(), self.backend)
+        key = content_key(_source_hash(source), self._compiling)
         answer: tuple[dict[str, Any], bool] = self._once(f"compile {key}", lambda: self._compile(source, key)).result()
         return answer
 
@@ -293,10 +288,6 @@ class Judge:
                 self._memory.popitem(last=False)
             self._memory[key] = answer
 
-    def _circumstances(self, request: JudgeRequest) -> tuple[Any, ...]:
-        """What an answer depends on besides code, matrix and machine."""
-        return request.operator, request.width, self.compiler, self._limits(), self.settings.wall_s, code_version()
-
     def _checked_code(
         self, request: JudgeRequest, compiled: dict[str, Any], key: str
     ) -> tuple[dict[str, Any], bool, bool, str]:
@@ -312,10 +303,10 @@ class Judge:
     def _checked(self, request: JudgeRequest, compiled: dict[str, Any]) -> tuple[dict[str, Any], bool]:
         """The adversarial set with the interpreter, once for each program, then the target on the backend."""
         gate_key = content_key(
-            compiled["code_hash"], compiled["contract_hash"], self.arch, *self._circumstances(request)
+            compiled["code_hash"], compiled["contract_hash"], request.operator, request.width, self._checking
         )
         gate: dict[str, Any]
-        own = f"gate {gate_key} {sha256_text(request.source)}"  # its answer may name a line of this text
+        own = f"gate {gate_key} {_source_hash(request.source)}"  # its answer may name a line of this text
         gate, lasting = self._once(own, lambda: self._gate(request, compiled, gate_key)).result()
         if gate["status"] != "correct" and not (self._gpu is not None and gate["status"] == "unsupported"):
             return gate, lasting
@@ -396,6 +387,12 @@ class Judge:
             status = "timeout" if late and death.stage == "check" else deaths[death.stage]
             answer = {"status": status, "message": f"stopped at {death.stage}: {how}"}
             return answer, death.by_cpu_limit or death.crashed
+
+
+@functools.lru_cache(maxsize=1024)
+def _source_hash(source: str) -> str:
+    """SHA-256 of a program's text: several keys of every verdict hold it."""
+    return sha256_text(source)
 
 
 def _tell(progress: Callable[[int], object]) -> None:

@@ -69,6 +69,7 @@ class Worker:
 
     def __init__(self, pid: int, connection: socket.socket):
         self.pid, self.connection = pid, connection
+        self.inbox = wire.Inbox(connection)
 
 
 class Zygote:
@@ -209,7 +210,7 @@ class Pool:
             try:
                 wire.send(worker.connection, {**request, "nonce": nonce})
                 while True:
-                    message = wire.receive(worker.connection, time.monotonic() + wall_s[stage])
+                    message = worker.inbox.receive(time.monotonic() + wall_s[stage])
                     if "stage" not in message:
                         break
                     stage = message["stage"]

@@ -1,6 +1,8 @@
 """The GPU executor's processes and their dispatcher, end to end, on a stand-in for the device."""
 
 import base64
+import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -67,6 +69,32 @@ def test_a_program_that_cannot_be_bound_is_told_so(executor: GpuExecutor, tmp_pa
     answer, _ = executor.judge(request(tmp_path, "right", matrix))
     assert answer["status"] == "correct"
     assert executor.restarts == 0
+
+
+def test_large_requests_behind_one_that_hangs_are_judged_by_the_next_process() -> None:
+    """More bytes than a socket holds: a dispatcher that sent them ahead would wait for a process that reads no more."""
+    executor = GpuExecutor("tests.judge.hostile_executor", {"start": 60.0, "check": 1.5})
+    try:
+        with ThreadPoolExecutor(6) as threads:
+            all_there = threading.Event()
+
+            def hold() -> None:
+                assert all_there.wait(30)
+
+            executor._chores.append(hold)
+            assert executor.judge({"what": "good"})[0]["status"] == "correct"  # and now the dispatcher is at the chore
+            hanging = threads.submit(executor.judge, {"what": "hang"})
+            while executor._waiting.qsize() < 1:
+                time.sleep(0.01)
+            large = [threads.submit(executor.judge, {"what": "good", "cubin": "x" * 1_000_000}) for _ in range(5)]
+            while executor._waiting.qsize() < 6:
+                time.sleep(0.01)
+            all_there.set()
+            assert hanging.result(timeout=30)[0]["status"] == "timeout"
+            assert [future.result(timeout=30)[0]["status"] for future in large] == ["correct"] * 5
+        assert executor.restarts == 1
+    finally:
+        executor.close()
 
 
 def test_what_waits_when_it_is_closed_is_told(tmp_path: Path) -> None:
