@@ -121,6 +121,20 @@ def test_a_folder_that_cannot_be_written_warns_once_and_goes_on(
     assert "judging without a cache" in caplog.text
 
 
+def test_a_full_disk_warns_once_and_goes_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    cache = Cache(tmp_path, 1 << 20)
+    cache.put("verdict", KEY, {"status": "wrong"})
+    assert cache._database is not None
+    cache._database.execute("PRAGMA max_page_count = 20")  # SQLite's error is that of a full disk
+    for number in range(3):
+        cache.put("compile", content_key(number), {"text": "x" * 200_000})
+        with cache.lock("compile", KEY):
+            assert cache.get("compile", content_key(number)) is None
+    assert len(caplog.records) == 1
+    assert "full" in caplog.text
+    assert Cache(tmp_path, 1 << 20).get("verdict", KEY) == {"status": "wrong"}
+
+
 def test_a_lock_excludes_other_threads(tmp_path: Path) -> None:
     cache, inside, most = Cache(tmp_path, 1 << 20), [0], [0]
 
