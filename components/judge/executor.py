@@ -18,6 +18,7 @@ from components.judge.prepare import (
     Job,
     cases,
     coverage_note,
+    draws_of,
     job_of,
     load_pattern,
     numbered_draw,
@@ -25,7 +26,7 @@ from components.judge.prepare import (
 )
 from components.judge.residents import TRUSTED_S, Numbers, Resident
 from components.judge.timing import Side, doubts, duel, runs_for
-from components.judge.verify import DRAWS, chosen_draws, pattern_key
+from components.judge.verify import DRAWS, pattern_key
 from components.kernel.operators import OPERATORS
 from components.kernel.types import FormatNotApplicable, ProgramError
 
@@ -129,7 +130,7 @@ class Executor:
                 functions = self._load(request, job)
             batch: list[tuple[Case, Resident, int, int]] = []
             target: tuple[Case, Resident] | None = None
-            draws = chosen_draws(job.program_hash)
+            draws = draws_of(job)
             for number, case in enumerate(planned.adversarial):
                 where = case.name
                 batch.append((case, self._resident(job, case), 0, draws[number % 2]))
@@ -285,7 +286,7 @@ class Executor:
         """The duel with the fastest baseline. Arena 0 holds the program's second draw, arena 1 its first."""
         if case.matrix.nnz == 0:
             return {"note": NOTHING_TO_TIME}
-        first, second = chosen_draws(job.program_hash)
+        first, second = draws_of(job)
         rotate = self._rotation(resident)
 
         arguments = [[resident.arguments(arena, launch) for launch in case.launches] for arena in range(rotate)]

@@ -123,8 +123,13 @@ def coverage_note(job: Job, checked: int) -> str:
 
 def draws(job: Job, case: Case) -> Iterator[Draw]:
     """The program's two draws of numbers for a case."""
-    for number in chosen_draws(job.program_hash):
+    for number in draws_of(job):
         yield numbered_draw(job, case, number)
+
+
+def draws_of(job: Job) -> tuple[int, int]:
+    """The numbers of the program's two draws."""
+    return chosen_draws(job.program_hash, job.target.nnz * job.width if job.target is not None else 0)
 
 
 def numbered_draw(job: Job, case: Case, number: int) -> Draw:

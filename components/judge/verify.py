@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from components.matrix.types import SparseMatrix
 
 DRAWS = 4  # prepared draws of each matrix; a program gets two that its hash picks
+_MUCH, _DRAWS_OF_MUCH = 4_000_000, 3  # products of one run
 _TINY = 2.0**-20  # about 1e-6: a kernel that writes zeros must not pass as close enough
 POISON = np.float32(np.nan)
 
@@ -91,10 +92,16 @@ def check_output(output: NDArray[Any], numbers: Draw, width: int) -> Mismatch | 
     return Mismatch(row, column, float(got[index]), float(numbers.expected[index]), float(numbers.bound[index]), count)
 
 
-def chosen_draws(program_hash: str) -> tuple[int, int]:
-    """Two different draws, picked by the program."""
-    first = int(program_hash[:8], 16) % DRAWS
-    return first, (first + 1 + int(program_hash[8:16], 16) % (DRAWS - 1)) % DRAWS
+def chosen_draws(program_hash: str, work: int = 0) -> tuple[int, int]:
+    """Two different draws, picked by the program.
+
+    Args:
+        program_hash: sha256 of its source.
+        work: products of one run, entries times dense columns: where these are many, fewer draws are prepared.
+    """
+    count = DRAWS if work <= _MUCH else _DRAWS_OF_MUCH
+    first = int(program_hash[:8], 16) % count
+    return first, (first + 1 + int(program_hash[8:16], 16) % (count - 1)) % count
 
 
 def pattern_key(matrix: SparseMatrix) -> str:

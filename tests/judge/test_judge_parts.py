@@ -78,6 +78,8 @@ def test_draws_differ_and_are_signed() -> None:
     picks = {chosen_draws(sha256_text(str(number))) for number in range(200)}
     assert all(first != second for first, second in picks)
     assert {number for pick in picks for number in pick} == set(range(DRAWS))
+    few = {chosen_draws(sha256_text(str(number)), 10**8) for number in range(200)}
+    assert few == {(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)}
 
 
 def test_a_pattern_key_ignores_values_and_sees_the_pattern() -> None:
