@@ -51,11 +51,21 @@ class Case:
     stored: StoredMatrix
     launches: tuple[BoundLaunch, ...]  # those with an empty grid left out: there is nothing to launch
     is_target: bool
+    shuffle: "Shuffle | None" = None  # how the target's rows became this matrix
 
     @property
     def name(self) -> str:
         """How messages name the matrix."""
         return self.matrix.id
+
+
+@dataclass(frozen=True, eq=False)
+class Shuffle:
+    """A matrix with its rows in another order."""
+
+    matrix: SparseMatrix
+    order: NDArray[np.int64]  # of each row, the row that it was
+    source: NDArray[np.int64]  # of each entry, the entry that it was
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,8 +143,12 @@ def draws_of(job: Job) -> tuple[int, int]:
 
 
 def numbered_draw(job: Job, case: Case, number: int) -> Draw:
-    """One of the prepared draws of numbers for a case."""
-    return _draw(case.matrix, job.operator, job.width, number)
+    """One of the prepared draws of numbers for a case; with shuffled rows it is the target's, shuffled alike."""
+    if case.shuffle is None or job.target is None:
+        return _draw(case.matrix, job.operator, job.width, number)
+    target, shuffle = job.target, case.shuffle
+    key = (pattern_key(case.matrix), job.operator, job.width, number)
+    return _DRAWS.get(key, lambda: _permuted(_draw(target, job.operator, job.width, number), shuffle, job.width))
 
 
 def shuffled_case(job: Job) -> Case | None:
@@ -146,7 +160,8 @@ def shuffled_case(job: Job) -> Case | None:
         return None
     target = job.target
     try:
-        return _case(job, _SHUFFLED.get(pattern_key(target), lambda: _shuffled(target)), False)
+        shuffle = _SHUFFLED.get(pattern_key(target), lambda: _shuffled(target))
+        return dataclasses.replace(_case(job, shuffle.matrix, False), shuffle=shuffle)
     except FormatNotApplicable:
         return None
 
@@ -196,16 +211,26 @@ def remember(max_bytes: int) -> None:
     _STORED.max_bytes = _DRAWS.max_bytes = max_bytes
 
 
-def _shuffled(matrix: SparseMatrix) -> SparseMatrix:
+def _shuffled(matrix: SparseMatrix) -> Shuffle:
     rng = np.random.default_rng(int(pattern_key(matrix)[:16], 16))
     order = rng.permutation(matrix.rows)
     lengths = np.diff(matrix.row_ptr)[order]
     row_ptr: NDArray[np.int64] = np.zeros(matrix.rows + 1, np.int64)
     np.cumsum(lengths, out=row_ptr[1:])
     source = np.repeat(matrix.row_ptr[:-1][order] - row_ptr[:-1], lengths) + np.arange(matrix.nnz)
-    return dataclasses.replace(
+    shuffled = dataclasses.replace(
         matrix, name=f"{matrix.name} (rows shuffled)", row_ptr=row_ptr, col_idx=matrix.col_idx[source]
     )
+    return Shuffle(shuffled, order, source)
+
+
+def _permuted(numbers: Draw, shuffle: Shuffle, width: int) -> Draw:
+    """A draw for the matrix that a shuffle made: what rows and entries had goes with them."""
+    expected, bound = (
+        np.ascontiguousarray(array.reshape(len(shuffle.order), width)[shuffle.order]).ravel()
+        for array in (numbers.expected, numbers.bound)
+    )
+    return Draw(numbers.values[shuffle.source], numbers.inputs, expected, bound)
 
 
 def _converted(matrix: SparseMatrix, spec: FormatSpec) -> StoredMatrix | FormatNotApplicable:
@@ -229,7 +254,7 @@ def _bytes_of_draw(numbers: Draw) -> int:
 
 
 _ORDER_FREE = ("csr", "coo", "sell")
-_SHUFFLED: Memo[SparseMatrix] = Memo(256 << 20, lambda matrix: matrix.nnz * 20)
+_SHUFFLED: Memo[Shuffle] = Memo(256 << 20, lambda shuffle: shuffle.matrix.nnz * 28)
 _STORED: Memo[StoredMatrix | FormatNotApplicable] = Memo(
     256 << 20, lambda stored: stored.bytes + stored.value_slots.nbytes if isinstance(stored, StoredMatrix) else 64
 )

@@ -1,6 +1,7 @@
 """The GPU executor's own logic on a stand-in for the device that runs Python functions as kernels."""
 
 import base64
+import dataclasses
 import time
 from types import MappingProxyType
 from typing import Any
@@ -15,8 +16,9 @@ from components.judge.emulate.machine import EmuBuffer, EmulatorLimits, EmuLaunc
 from components.judge.executor import Executor
 from components.judge.gpu import GpuExecutor
 from components.judge.handover import Handover
-from components.judge.prepare import job_of, shuffled_case
+from components.judge.prepare import cases, job_of, numbered_draw, shuffled_case
 from components.judge.timing import Side
+from components.kernel.operators import OPERATORS
 from components.matrix.types import SparseMatrix
 from tests.judge.device_stand_in import StandIn
 
@@ -221,6 +223,21 @@ def test_the_shuffled_target_has_the_same_rows(tmp_path: Any) -> None:
     found = [tuple(mixed.col_idx[a:b]) for a, b in zip(mixed.row_ptr, mixed.row_ptr[1:], strict=False)]
     assert set(found) == rows
     assert not np.array_equal(np.diff(mixed.row_ptr), np.diff(matrix.row_ptr))
+
+
+@pytest.mark.parametrize(("operator", "width"), [("spmv", 1), ("spmm", 3)])
+def test_a_draw_for_shuffled_rows_is_the_target_s_and_right(tmp_path: Any, operator: str, width: int) -> None:
+    operands = OPERATORS[operator]
+    source = SOURCE.replace("float* x", f"float* {operands.inputs[0]}").replace("float* y", f"float* {operands.output}")
+    job = job_of(request(tmp_path, source=source, operator=operator, width=width))
+    case = shuffled_case(job)
+    assert case is not None
+    numbers = numbered_draw(job, case, 1)
+    valued = dataclasses.replace(case.matrix, values=numbers.values.astype(np.float64))
+    assert np.allclose(numbers.expected, np.ravel(operands.reference(valued, numbers.inputs)), rtol=1e-12)
+    assert np.allclose(numbers.bound, np.ravel(operands.error_bound(valued, numbers.inputs)), rtol=1e-12)
+    own = next(c for c in cases(job) if c.is_target)
+    assert np.array_equal(np.sort(numbers.values), np.sort(numbered_draw(job, own, 1).values))
 
 
 def test_a_program_against_itself_is_even(tmp_path: Any) -> None:
