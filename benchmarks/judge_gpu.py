@@ -129,8 +129,14 @@ def summary(result: dict[str, Any], folder: Path) -> dict[str, Any]:
         top |= {"escapes": len(found["escapes"]), "false_alarms": len(found["false_alarms"])}
     if (fit := folder / "model_fit.json").exists():
         held = json.loads(fit.read_text())["held_out"]
-        top["model"] = {"tau": held["kendall_tau"], "ordered_1_5x": held["ordered_1_5x"], "pairs": held["pairs"]}
+        top["model"] = _short(held)
+    if (check := folder / "model_check.json").exists():
+        top["model_check"] = _short(json.loads(check.read_text())["all"])
     return top
+
+
+def _short(figures: dict[str, Any]) -> dict[str, Any]:
+    return {"tau": figures["kendall_tau"], **{name: figures[name] for name in ("ordered_1_5x", "regret", "pairs")}}
 
 
 def load(folder: Path) -> list[SparseMatrix]:

@@ -14,6 +14,11 @@ and then anywhere
 model_fit.json (the figures) to DIR. Constants are fitted on every second matrix, without the kernels that are of no
 family; the figures on the others are the ones to quote.
 
+    python benchmarks/model_fit.py check --counters counters.json --measured measured.json --out DIR
+
+fits nothing: it writes to model_check.json (and model_check_pairs.json) how well the constants that the product ships
+do on other measurements.
+
 `measure` and `collect` take the same programs (`chosen_programs`) and matrices (`chosen_matrices`) when given the same
 --programs, --spmm-programs, --limit and --max-nnz. Run both with the same version of NVRTC, best on one host: pairs
 whose compiled code differs (`code_hash`) are left out of the fit.
@@ -335,6 +340,28 @@ def fit(arguments: argparse.Namespace) -> None:
             print(f"  {family:15} {short}")
 
 
+def check(arguments: argparse.Namespace) -> None:
+    """Write how well the constants that the product ships do on pairs that they were not fitted on."""
+    counters, measured = (load_table(path) for path in (arguments.counters, arguments.measured))
+    table = join(counters, measured)
+    pairs = read_pairs(table)
+    modelled, known = pairs.modelled(), pairs.family != "outside"
+    spmv = np.char.endswith(pairs.group, " spmv 1")
+    result = {
+        "measured": {name: measured.get(name) for name in ("arch", "compiler", "machine")},
+        "pairs": len(pairs.program),
+        "matrices": sorted(set(pairs.matrix.tolist())),
+        "all": figures(pairs, modelled, np.ones_like(known)),
+        "without_outside": figures(pairs, modelled, known),
+        "spmv_without_outside": figures(pairs, modelled, known & spmv),
+        "by_family": by_family(pairs, modelled, np.ones_like(known)),
+    }
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    write_json(arguments.out / "model_check.json", result)
+    write_table(arguments.out / "model_check_pairs.json", table)
+    print(json.dumps({name: result[name] for name in ("all", "without_outside", "spmv_without_outside")}, indent=2))
+
+
 def left_out(pairs: Pairs, test: Bools, known: Bools) -> dict[str, dict[str, float | int | None]]:
     """Each family on the held-out matrices, by constants fitted without it on the others."""
     found = {}
@@ -381,11 +408,12 @@ def main() -> None:
         else:
             command.add_argument("--arch", default="sm_90")
         command.set_defaults(action=action)
-    command = commands.add_parser("fit", help=fit.__doc__)
-    command.add_argument("--counters", type=Path, required=True)
-    command.add_argument("--measured", type=Path, required=True)
-    command.add_argument("--out", type=Path, required=True, help="folder")
-    command.set_defaults(action=fit)
+    for name, action in (("fit", fit), ("check", check)):
+        command = commands.add_parser(name, help=action.__doc__)
+        command.add_argument("--counters", type=Path, required=True)
+        command.add_argument("--measured", type=Path, required=True)
+        command.add_argument("--out", type=Path, required=True, help="folder")
+        command.set_defaults(action=action)
     arguments = parser.parse_args()
     arguments.action(arguments)
 

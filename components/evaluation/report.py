@@ -190,15 +190,21 @@ def trust_table(results: Path) -> list[list[str]]:
         if (part := found.get("agreement")) is not None:
             rows.append(["verdicts equal to the interpreter's", f"{part['equal']} of {part['n']}", place, source])
     for path in sorted(results.glob("*/model_fit.json")):
-        found, source = read_json(path), f"{path.parent.name}/{path.name}"
-        held = found["held_out"]
-        text = (
-            f"tau {held['kendall_tau']:.3f}, {held['ordered_1_5x']:.1%} of pairs 1.5x apart in order, "
-            f"regret {held['regret']:.1%}, median error {held['median_error']:.1%}"
-        )
-        place = f"{found['measured']['machine']['gpu']['name']}, {held['pairs']} pairs held out"
-        rows.append(["modelled against measured times", text, place, source])
+        found = read_json(path)
+        rows.append(_model_row(found, found["held_out"], "held out", f"{path.parent.name}/{path.name}"))
+    for path in sorted(results.glob("*/model_check.json")):
+        found = read_json(path)
+        rows.append(_model_row(found, found["all"], "of a second set", f"{path.parent.name}/{path.name}"))
     return rows
+
+
+def _model_row(found: dict[str, Any], figures: dict[str, Any], which: str, source: str) -> list[str]:
+    text = (
+        f"tau {figures['kendall_tau']:.3f}, {figures['ordered_1_5x']:.1%} of pairs 1.5x apart in order, "
+        f"regret {figures['regret']:.1%}, median error {figures['median_error']:.1%}"
+    )
+    place = f"{found['measured']['machine']['gpu']['name']}, {figures['pairs']} pairs {which}"
+    return ["modelled against measured times", text, place, source]
 
 
 def class_table(by_class: "pd.DataFrame") -> list[list[str]]:

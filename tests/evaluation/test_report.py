@@ -166,6 +166,7 @@ def test_what_the_benchmarks_found_of_the_judge_is_told_with_its_source(tmp_path
         "cpu/judge_tamper.json": tamper | {"environment": {"gpu": None, "arch": "sm_90"}},
         "x/judge.json": judge,
         "x/model_fit.json": model,
+        "x/model_check.json": {"all": held | {"kendall_tau": 0.8}, "measured": model["measured"]},
     }
     for name, content in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -181,6 +182,10 @@ def test_what_the_benchmarks_found_of_the_judge_is_told_with_its_source(tmp_path
         [
             "modelled against measured times",
             "tau 0.900, 98.0% of pairs 1.5x apart in order, regret 3.0%, median error 10.0%",
+        ],
+        [
+            "modelled against measured times",
+            "tau 0.800, 98.0% of pairs 1.5x apart in order, regret 3.0%, median error 10.0%",
         ],
     ]
     assert {row[3] for row in rows} == set(files)

@@ -130,6 +130,16 @@ def test_the_committed_constants_give_the_committed_figures() -> None:
     assert found["regret"] <= 0.03
 
 
+def test_the_committed_constants_give_the_committed_figures_of_the_second_set() -> None:
+    published = json.loads((RESULTS / "model_check.json").read_text(encoding="utf-8"))
+    pairs = read_pairs(load_table(RESULTS / "model_check_pairs.json"))
+    known = pairs.family != "outside"
+    assert figures(pairs, pairs.modelled(), np.ones_like(known)) == pytest.approx(published["all"], rel=1e-9)
+    found = figures(pairs, pairs.modelled(), known)
+    assert found == pytest.approx(published["without_outside"], rel=1e-9)
+    assert (found["ordered_1_5x"] or 0) >= 0.98
+
+
 def test_figures_of_a_perfect_a_reversed_and_a_doubled_model() -> None:
     pairs = read_pairs(load_table(RESULTS / "model_pairs.json"))
     chosen = np.zeros(len(pairs.program), bool)
