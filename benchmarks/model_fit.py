@@ -61,6 +61,7 @@ from components.errors import UserError  # noqa: E402
 from components.files import sha256_text, write_json, write_text  # noqa: E402
 from components.judge.model_constants import Constants  # noqa: E402
 from components.kernel.families import all_programs, spread  # noqa: E402
+from components.kernel.precision import FLOAT32  # noqa: E402
 from components.matrix.generate import generate  # noqa: E402
 from components.matrix.load import load_matrix  # noqa: E402
 from components.matrix.types import SparseMatrix  # noqa: E402
@@ -242,7 +243,7 @@ def _counted(task: tuple[Entry, str]) -> list[dict[str, Any]]:
     module = load_ptx(compiled.ptx)
     rows = []
     for target in _TARGETS:
-        job = Job(parsed(entry.source), sha256_text(entry.source), entry.operator, entry.width, target, False)
+        job = Job(parsed(entry.source), sha256_text(entry.source), entry.operator, entry.width, FLOAT32, target, False)
         try:
             (case,) = cases(job)
         except (FormatNotApplicable, ProgramError):

@@ -117,6 +117,12 @@ def _command(commands: Any, name: str, target: str, summary: str, more: str = ""
 def _operator(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--op", choices=("spmv", "spmm"), default="spmv", help="y = A x, or C = A B (default spmv)")
     parser.add_argument("--width", type=_positive, metavar="N", help="dense columns of B, spmm only (default 32)")
+    parser.add_argument(
+        "--precision",
+        choices=("float32", "float64", "float16", "bfloat16"),
+        default="float32",
+        help="of the numbers; the 16-bit ones sum in float32 (default float32)",
+    )
 
 
 def _target(parser: argparse.ArgumentParser) -> None:

@@ -12,12 +12,14 @@ def run(arguments: argparse.Namespace) -> int:
     matrix = load_real_matrix(arguments.matrix)
     width = width_of(arguments)
     with open_judge(arguments, load(), workers=1) as judge:
-        name, time_us = judge.baseline(matrix, arguments.op, width)
+        name, time_us = judge.baseline(matrix, arguments.op, width, arguments.precision)
         timing = "measured" if judge.backend == "gpu" else "modelled"
-        data = {"matrix": matrix.id, "operator": arguments.op, "width": width, "arch": judge.arch, "timing": timing}
+        problem = {"operator": arguments.op, "width": width, "precision": arguments.precision}
+        data = {"matrix": matrix.id, **problem, "arch": judge.arch, "timing": timing}
     emit(
         arguments,
         {**data, "baseline": name, "baseline_us": time_us},
-        f"{matrix.id}  {arguments.op} width {width}  {data['arch']}  {name}: {time_us:.2f} us ({timing})",
+        f"{matrix.id}  {arguments.op} width {width} {arguments.precision}  {judge.arch}  {name}: {time_us:.2f} us "
+        f"({timing})",
     )
     return Exit.GOOD

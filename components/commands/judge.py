@@ -18,7 +18,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     source = _read(Path(arguments.kernel))
     matrix = load_real_matrix(arguments.matrix)
-    request = JudgeRequest(source, matrix, arguments.op, width_of(arguments))
+    request = JudgeRequest(source, matrix, arguments.op, width_of(arguments), arguments.precision)
     with open_judge(arguments, load(), workers=1) as judge:
         verdict = judge.judge(request)
     emit(arguments, {"matrix": matrix.id, **verdict.to_dict()}, format_verdict(verdict, source))

@@ -31,26 +31,28 @@ def run(arguments: argparse.Namespace) -> int:
     from components.judge.judge import BASELINE, JudgeRequest
     from components.kernel.families import enumerate_programs, spread
     from components.kernel.operators import get_operator
+    from components.kernel.precision import get_precision
 
     matrix = load_real_matrix(arguments.matrix)
     width = width_of(arguments)
     if matrix.nnz == 0:
         raise UserError(f"{matrix.id}: {matrix.rows} x {matrix.cols} without entries: there is nothing to tune")
-    default = Path("tuned", _folder(matrix.group), _folder(matrix.name), f"{arguments.op}-{width}")
+    suffix = "" if arguments.precision == "float32" else f"-{arguments.precision}"
+    default = Path("tuned", _folder(matrix.group), _folder(matrix.name), f"{arguments.op}-{width}{suffix}")
     out = writable_folder(Path(arguments.out) if arguments.out else default)
     for name in ("kernel.cu", "candidates.json", "report.md"):
         if (out / name).is_dir():
             raise UserError(f"{out / name}: is a folder; expected a file, or none yet")
-    known = list(enumerate_programs(arguments.op, matrix))
+    known = enumerate_programs(arguments.op, matrix, precision=arguments.precision)
     programs = spread(known, arguments.candidates, seed=arguments.seed)
-    requests = [JudgeRequest(p.source, matrix, arguments.op, width) for p in programs]
-    reference = get_operator(arguments.op).reference_program(matrix, width)
+    requests = [JudgeRequest(p.source, matrix, arguments.op, width, arguments.precision) for p in programs]
+    reference = get_operator(arguments.op).reference_program(matrix, width, get_precision(arguments.precision))
     with (
         open_judge(arguments, load()) as judge,
         _bar(len(requests), shown=not arguments.json) as advance,
     ):
         verdicts = judge.judge_many(requests, progress=advance)
-        baseline, baseline_us = judge.baseline(matrix, arguments.op, width)
+        baseline, baseline_us = judge.baseline(matrix, arguments.op, width, arguments.precision)
     best = min(
         (pair for pair in zip(verdicts, programs, strict=True) if pair[0].correct and pair[0].time_us is not None),
         key=lambda pair: pair[0].time_us or 0.0,
@@ -111,6 +113,7 @@ def _summary(
         "nnz": matrix.nnz,
         "operator": arguments.op,
         "width": width,
+        "precision": arguments.precision,
         "arch": first.arch if first else None,
         "gpu": first.gpu if first else None,
         "timing": first.timing if first else None,
@@ -138,7 +141,7 @@ def _summary(
 def _report(summary: dict[str, Any]) -> str:
     where = f"{summary['gpu']}, L2 warm" if summary["gpu"] else f"{summary['arch']}, L2 warm ({summary['model']})"
     lines = [
-        f"# {summary['operator']} for {summary['matrix']}",
+        f"# {summary['operator']} in {summary['precision']} for {summary['matrix']}",
         "",
         f"{summary['rows']} x {summary['cols']}, {summary['nnz']} non-zeros; times are {summary['timing']} on {where}.",
         f"{summary['judged']} of {summary['known']} programs for this matrix judged, {summary['correct']} correct.",

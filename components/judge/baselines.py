@@ -22,6 +22,7 @@ from components.judge.cusparse import SPMM, SPMV, Algorithm, CusparseError, Cusp
 from components.judge.timing import WARM_UPS, Side, runs_for
 from components.judge.verify import Draw, check_output
 from components.kernel.formats import convert, fill_values, format_spec
+from components.kernel.precision import Precision
 from components.kernel.types import FormatNotApplicable, StoredMatrix
 from components.matrix.types import SparseMatrix
 
@@ -37,19 +38,20 @@ _LOOKS = 7  # replays from which the fastest is picked
 class _Product:
     name: str
     enqueue: Callable[[int], None]  # with numbers 0 or 1
-    output: Callable[[int], NDArray[np.float32]]
+    output: Callable[[int], NDArray[Any]]
     captured: bool  # may be replayed from a graph
     keep: Any = None
 
 
 class Baselines:
-    """The library products of one (matrix, operator, width), resident on the device.
+    """The library products of one (matrix, operator, width, precision), resident on the device.
 
     Args:
         device: components.judge.device.CudaDevice.
         matrix: pattern.
         operator: `spmv` or `spmm`.
         width: dense columns.
+        precision: of values, operands and result.
         draws: two draws of numbers; products take them in turn, as candidates do.
         known: name -> microseconds as an earlier process of the session measured them; only the fastest is then made.
 
@@ -63,17 +65,18 @@ class Baselines:
         matrix: SparseMatrix,
         operator: str,
         width: int,
+        precision: Precision,
         draws: tuple[Draw, Draw],
         known: dict[str, float] | None = None,
     ) -> None:
-        self._device, self._matrix, self._draws = device, matrix, draws
+        self._device, self._matrix, self._precision, self._draws = device, matrix, precision, draws
         self._width = 0 if operator == "spmv" else width
         self._stored: dict[str, StoredMatrix] = {}
         self._formats: dict[str, dict[str, Any]] = {}
         self._blocks: list[Any] = []
         self._x = [self._upload(self._operand(number).ravel()) for number in range(2)]
         self._elements = matrix.rows * width
-        self._y = [device.alloc(4 * self._elements) for _ in draws]
+        self._y = [device.alloc(precision.output_bytes * self._elements) for _ in draws]
         self.times: dict[str, float] = dict(known or {})
         self.refused: list[str] = []
         wanted = min(self.times, key=self.times.__getitem__) if self.times else None
@@ -103,7 +106,9 @@ class Baselines:
                 except (CusparseError, FormatNotApplicable) as error:
                     self.refused.append(f"{algorithm.name}: {error}")
         for name, make in (("cupy:csr_dot", self._cupy), ("torch:csr_matmul", self._torch)):
-            if wanted in (None, name):
+            if self._precision.value != self._precision.output:
+                self.refused.append(f"{name}: no product of {self._precision.name} with 32-bit sums")
+            elif wanted in (None, name):
                 try:
                     yield make(name)
                 except (ImportError, RuntimeError) as error:  # not installed, or refuses this product
@@ -118,6 +123,7 @@ class Baselines:
                 {**arrays["shared"], "values": arrays["values"][i], "x": self._x[i].ptr, "y": self._y[i].ptr},
                 sizes,
                 self._width,
+                self._precision,
                 self._device.stream.ptr,
                 self._device.alloc,
             )
@@ -140,7 +146,7 @@ class Baselines:
             with self._device.stream:
                 outputs[run % 2] = stored.dot(dense)
 
-        def output(number: int) -> NDArray[np.float32]:
+        def output(number: int) -> NDArray[Any]:
             found: Any = outputs[number]
             return np.ascontiguousarray(cupy.asnumpy(found)).ravel()
 
@@ -168,7 +174,7 @@ class Baselines:
             with torch.cuda.stream(stream):
                 outputs[run % 2] = stored @ dense
 
-        def output(number: int) -> NDArray[np.float32]:
+        def output(number: int) -> NDArray[Any]:
             found: Any = outputs[number]
             return np.ascontiguousarray(found.cpu().numpy()).ravel()
 
@@ -193,15 +199,15 @@ class Baselines:
     def _store(self, kind: str) -> StoredMatrix:
         matrix = self._matrix
         if kind in ("csr", "coo"):
-            return convert(format_spec(kind, {}), matrix)
+            return convert(format_spec(kind, {}), matrix, self._precision.value_dtype)
         if kind == "sell":
-            stored = convert(format_spec("sell", {"c": "32", "sigma": "1"}), matrix)
+            stored = convert(format_spec("sell", {"c": "32", "sigma": "1"}), matrix, self._precision.value_dtype)
             if stored.scalars["slots"] > _MAX_FILL * matrix.nnz:
                 raise FormatNotApplicable(f"{stored.scalars['slots']} slots for {matrix.nnz} non-zeros")
             return stored
         sides = math.gcd(matrix.rows, matrix.cols)
         fitting = [b for b in _BSR_BLOCKS if sides % b == 0]
-        stored_by_b = [convert(format_spec("bsr", {"b": str(b)}), matrix) for b in fitting]
+        stored_by_b = [convert(format_spec("bsr", {"b": str(b)}), matrix, self._precision.value_dtype) for b in fitting]
         dense_enough = [s for s in stored_by_b if len(s.arrays["values"]) <= _MAX_FILL * matrix.nnz]
         if not dense_enough:
             raise FormatNotApplicable("no block size fills its blocks well enough")
@@ -217,8 +223,9 @@ class Baselines:
         self._blocks.append(block)
         return block
 
-    def _output(self, number: int) -> NDArray[np.float32]:
-        found: NDArray[np.float32] = self._device.read(self._y[number].ptr, 4 * self._elements).view(np.float32)
+    def _output(self, number: int) -> NDArray[Any]:
+        nbytes = self._precision.output_bytes * self._elements
+        found: NDArray[Any] = self._device.read(self._y[number].ptr, nbytes).view(self._precision.output_dtype)
         return found
 
     # -- their times ---------------------------------------------------------------------------------------------

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from components.errors import SparseRLError
+from components.kernel.precision import Precision
 
-_R_32F, _INDEX_32I, _BASE_ZERO, _NO_TRANSPOSE, _ORDER_ROW = 0, 2, 0, 0, 2  # cudaDataType, cusparse*_t
+_INDEX_32I, _BASE_ZERO, _NO_TRANSPOSE, _ORDER_ROW = 2, 0, 0, 2  # cusparse*_t
+_DATA_TYPES = {"float": 0, "double": 1, "__half": 2, "__nv_bfloat16": 14}  # cudaDataType by C type
 
 
 @dataclass(frozen=True)
@@ -83,10 +85,11 @@ class CusparseProduct:
     Args:
         algorithm: of `SPMV` or `SPMM`.
         pointers: device addresses by the names of the format's arrays (components/kernel/formats; coo: `row_idx`,
-            `col_idx`), `values`, `x` and `y`; int32 indices, float32 numbers, row-major dense operands.
+            `col_idx`), `values`, `x` and `y`; int32 indices, row-major dense operands.
         sizes: `rows`, `cols`, `nnz`, and what the format needs: `slots` and `c` of sell, `block_rows`, `blocks`, `b`
             of bsr.
         width: dense columns; 0 for a vector.
+        precision: of values, operands and result.
         stream: address of the CUDA stream that everything runs on.
         allocate: bytes -> object with `.ptr` that lives as long as this product does.
 
@@ -98,6 +101,7 @@ class CusparseProduct:
     pointers: Mapping[str, int]
     sizes: Mapping[str, int]
     width: int
+    precision: Precision
     stream: int
     allocate: Callable[[int], Any]
     _keep: list[Any] = field(default_factory=list)
@@ -112,12 +116,14 @@ class CusparseProduct:
 
     def _create(self) -> None:
         matrix = self._matrix()
-        x, y = self._dense("x", self.sizes["cols"]), self._dense("y", self.sizes["rows"])
-        one, zero = ctypes.c_float(1.0), ctypes.c_float(0.0)
+        value, output = _DATA_TYPES[self.precision.value], _DATA_TYPES[self.precision.output]
+        x, y = self._dense("x", self.sizes["cols"], value), self._dense("y", self.sizes["rows"], output)
+        scalar = ctypes.c_double if self.precision.output == "double" else ctypes.c_float
+        one, zero = scalar(1.0), scalar(0.0)
         operations = (_NO_TRANSPOSE,) if self.width == 0 else (_NO_TRANSPOSE, _NO_TRANSPOSE)
         self._function = "cusparseSpMV" if self.width == 0 else "cusparseSpMM"
         coefficients = (ctypes.byref(one), matrix, x, ctypes.byref(zero), y)
-        common = (handle(self.stream), *operations, *coefficients, _R_32F, self.algorithm.number)
+        common = (handle(self.stream), *operations, *coefficients, output, self.algorithm.number)
         size = ctypes.c_size_t()
         call(f"{self._function}_bufferSize", *common, ctypes.byref(size))
         buffer = self.allocate(size.value + 16)
@@ -139,7 +145,7 @@ class CusparseProduct:
     def _matrix(self) -> ctypes.c_void_p:
         descriptor = ctypes.c_void_p()
         place, number = self._pointer, self._number
-        tail = (_BASE_ZERO, _R_32F)
+        tail = (_BASE_ZERO, _DATA_TYPES[self.precision.value])
         arrays: tuple[Any, ...]
         sizes: tuple[Any, ...]
         if self.algorithm.format == "csr":
@@ -163,15 +169,15 @@ class CusparseProduct:
         self._owned.append(("cusparseDestroySpMat", descriptor))
         return descriptor
 
-    def _dense(self, name: str, height: int) -> ctypes.c_void_p:
+    def _dense(self, name: str, height: int, kind: int) -> ctypes.c_void_p:
         descriptor = ctypes.c_void_p()
         if self.width == 0:
-            call("cusparseCreateDnVec", ctypes.byref(descriptor), ctypes.c_int64(height), self._pointer(name), _R_32F)
+            call("cusparseCreateDnVec", ctypes.byref(descriptor), ctypes.c_int64(height), self._pointer(name), kind)
             self._owned.append(("cusparseDestroyDnVec", descriptor))
         else:
             width = ctypes.c_int64(self.width)
             extent = (ctypes.c_int64(height), width, width)
-            call("cusparseCreateDnMat", ctypes.byref(descriptor), *extent, self._pointer(name), _R_32F, _ORDER_ROW)
+            call("cusparseCreateDnMat", ctypes.byref(descriptor), *extent, self._pointer(name), kind, _ORDER_ROW)
             self._owned.append(("cusparseDestroyDnMat", descriptor))
         return descriptor
 

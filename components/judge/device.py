@@ -39,7 +39,7 @@ OTHER_FAULTS = {
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _DEVICE_TO_HOST, _HOST_TO_DEVICE, _DEVICE_TO_DEVICE = 2, 1, 3  # cudaMemcpyKind
 _SLOTS = 256  # audits between two resets
-_ENTRY_BYTES = 64  # of `Entry` in device_kernels.py
+_ENTRY_BYTES = 72  # of `Entry` in device_kernels.py
 _HOLD_NS = 20_000_000  # the device waits no longer for the host
 _HEAD_START = 4  # runs enqueued before the device may begin: from then on the host stays ahead
 _FLUSH_SHARE = 1.25  # of the L2 that is written over to empty it
@@ -86,6 +86,7 @@ class Entry:
     arena: Block
     pristine: Block  # as large as the arena
     output: tuple[int, int]  # first 4-byte word, words
+    element_words: int  # of the output: 1 for float, 2 for double
     expected: Block  # of `Device.upload_secret`: float64 an output element
     bound: Block  # likewise
 
@@ -195,9 +196,12 @@ class CudaDevice:
                 self._runtime.memcpyAsync(place, source.ptr, size, _DEVICE_TO_DEVICE, self.stream.ptr)
 
     def scatter(self, target: int, values: Block, slots: Block) -> None:
-        """Enqueue target[slots[i]] = values[i], with float32 values and int64 slots; `slots` says how many."""
+        """Enqueue target[slots[i]] = values[i]: values of 2, 4 or 8 bytes, int64 slots, which say how many."""
         count = slots.nbytes // 8
-        arguments = (np.uint64(target), np.uint64(values.ptr), np.uint64(slots.ptr), np.uint64(count))
+        if count == 0:
+            return
+        sizes = np.uint64(count), np.uint64(values.nbytes // count)
+        arguments = (np.uint64(target), np.uint64(values.ptr), np.uint64(slots.ptr), *sizes)
         blocks = max(1, min(self.multiprocessors * 4, -(-count // 256)))
         self.launch(self._own["scatter"], (blocks, 1, 1), (256, 1, 1), arguments, 0)
 
@@ -273,7 +277,7 @@ class CudaDevice:
         for slot, entry in zip(slots, entries, strict=True):
             self._host_table[slot] = (
                 entry.arena.ptr, entry.pristine.ptr, entry.arena.nbytes // 4, *entry.output,
-                entry.expected.ptr, entry.bound.ptr, slot,
+                entry.expected.ptr, entry.bound.ptr, slot, entry.element_words,
             )  # fmt: skip
         self._entries = slots.stop
         place, nbytes = slots.start * _ENTRY_BYTES, len(slots) * _ENTRY_BYTES

@@ -21,7 +21,7 @@ struct Entry {
   const unsigned* pristine;
   unsigned long long words, out_first, out_words;
   const unsigned long long *expected, *bound;
-  unsigned long long slot;
+  unsigned long long slot, element_words;
 };
 
 extern "C" __global__ void restore(const Entry* table) {
@@ -43,8 +43,10 @@ __device__ void audit_arena(const Entry& entry, unsigned long long key, unsigned
     if (i - entry.out_first < entry.out_words) continue;
     if (entry.arena[i] != entry.pristine[i]) atomicMin(result, i);
   }
-  for (unsigned long long i = start; i < entry.out_words; i += step) {
-    const double got = __uint_as_float(entry.arena[entry.out_first + i]);
+  const unsigned* out = entry.arena + entry.out_first;
+  const bool wide = entry.element_words == 2;
+  for (unsigned long long i = start; i < entry.out_words / entry.element_words; i += step) {
+    const double got = wide ? reinterpret_cast<const double*>(out)[i] : __uint_as_float(out[i]);
     const double right = __longlong_as_double(entry.expected[i] ^ pad(key, i));
     if (!(fabs(got - right) <= __longlong_as_double(entry.bound[i] ^ pad(key, i)))) {
       atomicMin(result + 1, i);
@@ -57,11 +59,18 @@ extern "C" __global__ void audit(const Entry* table, unsigned long long key, uns
   audit_arena(table[blockIdx.y], key, results);
 }
 
-extern "C" __global__ void scatter(float* target, const float* values, const long long* slots,
-                                   unsigned long long count) {
+template <class Value>
+__device__ void scatter_values(void* target, const void* values, const long long* slots, unsigned long long count) {
   for (unsigned long long i = blockIdx.x * (unsigned long long)blockDim.x + threadIdx.x; i < count;
        i += (unsigned long long)gridDim.x * blockDim.x)
-    target[slots[i]] = values[i];
+    static_cast<Value*>(target)[slots[i]] = static_cast<const Value*>(values)[i];
+}
+
+extern "C" __global__ void scatter(void* target, const void* values, const long long* slots, unsigned long long count,
+                                   unsigned long long value_bytes) {
+  if (value_bytes == 2) scatter_values<unsigned short>(target, values, slots, count);
+  if (value_bytes == 4) scatter_values<unsigned>(target, values, slots, count);
+  if (value_bytes == 8) scatter_values<unsigned long long>(target, values, slots, count);
 }
 """
 

@@ -28,6 +28,7 @@ from components.judge.residents import TRUSTED_S, Numbers, Resident
 from components.judge.timing import Side, doubts, duel, runs_for
 from components.judge.verify import DRAWS, pattern_key
 from components.kernel.operators import OPERATORS
+from components.kernel.precision import get_precision
 from components.kernel.types import FormatNotApplicable, ProgramError
 
 _RESIDENT_BYTES = 24 << 30
@@ -74,7 +75,7 @@ def plan(request: dict[str, Any], passed: Container[str] = ()) -> Plan:
 
 def passing_key(request: dict[str, Any]) -> str:
     """Names what the adversarial set was run with."""
-    return f"{request['code_hash']} {request['operator']} {request['width']}"
+    return f"{request['code_hash']} {request['operator']} {request['width']} {request['precision']}"
 
 
 class Executor:
@@ -100,7 +101,8 @@ class Executor:
         self.device.replay_us = request["facts"]["replay_us"]
         matrix = load_pattern(**request["matrix"])
         if matrix.nnz:
-            source = OPERATORS[request["operator"]].reference_program(matrix, request["width"])
+            precision = get_precision(request["precision"])
+            source = OPERATORS[request["operator"]].reference_program(matrix, request["width"], precision)
             job = job_of({**request, "source": source, "adversarial": False})
             self._baselines_of(job, next(iter(cases(job))), request.get("baselines"))
         return {}
@@ -109,8 +111,9 @@ class Executor:
         """Fields of a Verdict; see components/judge/interpret.py for the same without a GPU.
 
         Args:
-            request: `cubin` (base64), `code_hash`, `source`, `operator`, `width`, `matrix`, `adversarial` (whether to
-                run the adversarial set too), `deadline_s`, `facts`, `baselines` (times known in this session, or None),
+            request: `cubin` (base64), `code_hash`, `source`, `operator`, `width`, `precision`, `matrix`, `adversarial`
+                (whether to run the adversarial set too), `deadline_s`, `facts`,
+                `baselines` (times known in this session, or None),
                 `self_duel` (time the program against itself, for the noise of the clock).
             announce: told the stage.
         """
@@ -194,7 +197,7 @@ class Executor:
         return 2 if 2 * resident.input_bytes <= _L2_SHARE * self.device.l2_bytes else 1
 
     def _resident(self, job: Job, case: Case) -> Resident:
-        pattern = (pattern_key(case.matrix), job.operator, job.width)
+        pattern = (pattern_key(case.matrix), job.operator, job.width, job.precision.name)
 
         def make() -> Resident:
             with self._spending("resident"):
@@ -339,10 +342,11 @@ class Executor:
         return Side("program", self.device.graph(enqueue, runs), runs, lambda: enqueue(0), estimate_us=estimate_us)
 
     def _baselines_of(self, job: Job, case: Case, known: dict[str, float] | None) -> Any:
-        key = (pattern_key(case.matrix), job.operator, job.width)
+        key = (pattern_key(case.matrix), job.operator, job.width, job.precision.name)
         draws = tuple(numbered_draw(job, case, number) for number in _BASELINE_DRAWS)
+        problem = job.operator, job.width, job.precision
         return self._baselines.get(
-            key, lambda: self._make_baselines(self.device, case.matrix, job.operator, job.width, draws, known)
+            key, lambda: self._make_baselines(self.device, case.matrix, *problem, draws=draws, known=known)
         )
 
     def _floor_us(self, job: Job, case: Case, facts: Facts) -> float:
@@ -350,8 +354,10 @@ class Executor:
 
         A compressed format moves fewer bytes than CSR; its own size counts where that is smaller.
         """
-        least = OPERATORS[job.operator].bytes_min(case.matrix, job.width)
-        own = case.stored.bytes + 4 * job.width * (case.matrix.rows + case.matrix.cols)
+        precision, matrix = job.precision, case.matrix
+        least = OPERATORS[job.operator].bytes_min(matrix, job.width, precision)
+        dense = precision.output_bytes * matrix.rows + precision.value_bytes * matrix.cols
+        own = case.stored.bytes + job.width * dense
         fits = least <= self.device.l2_bytes
         bandwidth = max(facts.l2_bandwidth, facts.copy_bandwidth) if fits else facts.copy_bandwidth
         moved_us = min(least, own) / bandwidth if bandwidth else 0.0

@@ -271,6 +271,7 @@ class GpuExecutor:
                 "matrix": request["matrix"],
                 "operator": request["operator"],
                 "width": request["width"],
+                "precision": request["precision"],
                 "baselines": baselines,
             }
             while len(self._targets) > _TARGETS:
@@ -331,7 +332,7 @@ def _kill(process: _Process) -> None:
 
 def _target_key(request: dict[str, Any]) -> str:
     matrix = request.get("matrix")
-    return f"{matrix['key']} {request['operator']} {request['width']}" if matrix else ""
+    return f"{matrix['key']} {request['operator']} {request['width']} {request['precision']}" if matrix else ""
 
 
 def driver_version() -> str:

@@ -23,6 +23,7 @@ from components.judge.request import JudgeRequest, check_request
 from components.judge.verdict import Verdict
 from components.judge.verify import pattern_key
 from components.kernel.operators import OPERATORS
+from components.kernel.precision import get_precision
 from components.matrix.types import SparseMatrix
 from components.settings import JudgeSettings
 
@@ -130,12 +131,15 @@ class Judge:
         wait(set(futures), return_when=FIRST_EXCEPTION)  # this thread sleeps until then
         return [future.result() for future in futures]
 
-    def baseline(self, matrix: SparseMatrix, operator: str = "spmv", width: int = 1) -> tuple[str, float]:
+    def baseline(
+        self, matrix: SparseMatrix, operator: str = "spmv", width: int = 1, precision: str = "float32"
+    ) -> tuple[str, float]:
         """(name, time in microseconds) of what candidates on this matrix are compared with.
 
         With the emulator the time is modelled, of a plain CSR-vector kernel; on a GPU it is the fastest of cuSPARSE.
         """
-        request = JudgeRequest(OPERATORS[operator].reference_program(matrix, width), matrix, operator, width)
+        source = OPERATORS[operator].reference_program(matrix, width, get_precision(precision))
+        request = JudgeRequest(source, matrix, operator, width, precision)
         verdict = self.judge(request)
         name, time_us = verdict.baseline, verdict.baseline_us
         if verdict.correct and time_us is None:
@@ -180,7 +184,7 @@ class Judge:
             self._running.pop(key, None)
 
     def _key(self, request: JudgeRequest) -> str:
-        target = pattern_key(request.matrix), request.operator, request.width
+        target = pattern_key(request.matrix), request.operator, request.width, request.precision
         return content_key(_source_hash(request.source), *target, self._running_here)
 
     def _judge(self, request: JudgeRequest, key: str) -> Verdict:
@@ -197,6 +201,7 @@ class Judge:
         found: dict[str, Any] = {
             "operator": request.operator,
             "width": request.width,
+            "precision": request.precision,
             "arch": self.arch,
             "compiler": self.compiler,
             "program_hash": _source_hash(request.source),
@@ -220,6 +225,7 @@ class Judge:
             pattern_key(request.matrix),
             request.operator,
             request.width,
+            request.precision,
             self._running_here,
         )
         answer, lasting, known, of = self._once(
@@ -239,10 +245,11 @@ class Judge:
         time_us = verdict.time_us
         if time_us is None:  # there was nothing to time
             return verdict
-        source = OPERATORS[request.operator].reference_program(request.matrix, request.width)
+        precision = get_precision(request.precision)
+        source = OPERATORS[request.operator].reference_program(request.matrix, request.width, precision)
         if source == request.source:
             return verdict.with_(baseline=BASELINE, baseline_us=time_us, speedup=1.0)
-        reference = JudgeRequest(source, request.matrix, request.operator, request.width)
+        reference = JudgeRequest(source, request.matrix, request.operator, request.width, request.precision)
         key = self._key(reference)
         base_us = self._baselines.get(key)
         if base_us is None:
@@ -302,9 +309,8 @@ class Judge:
 
     def _checked(self, request: JudgeRequest, compiled: dict[str, Any]) -> tuple[dict[str, Any], bool]:
         """The adversarial set with the interpreter, once for each program, then the target on the backend."""
-        gate_key = content_key(
-            compiled["code_hash"], compiled["contract_hash"], request.operator, request.width, self._checking
-        )
+        problem = request.operator, request.width, request.precision
+        gate_key = content_key(compiled["code_hash"], compiled["contract_hash"], *problem, self._checking)
         gate: dict[str, Any]
         own = f"gate {gate_key} {_source_hash(request.source)}"  # its answer may name a line of this text
         gate, lasting = self._once(own, lambda: self._gate(request, compiled, gate_key)).result()
@@ -351,6 +357,7 @@ class Judge:
             "arch": self.arch,
             "operator": request.operator,
             "width": request.width,
+            "precision": request.precision,
             "matrix": self._handover.describe(request.matrix) if target else None,
             "adversarial": not target,
             "cpu_s": self.settings.wall_s,
@@ -364,6 +371,7 @@ class Judge:
             "code_hash": compiled["code_hash"],
             "operator": request.operator,
             "width": request.width,
+            "precision": request.precision,
             "matrix": self._handover.describe(request.matrix),
             "adversarial": adversarial,
             "deadline_s": _DEADLINE_S + _DEADLINE_PER_ENTRY_S * request.matrix.nnz * request.width,

@@ -17,6 +17,7 @@ from components.judge.verify import Draw, chosen_draws, draw, pattern_key
 from components.kernel.bind import bind
 from components.kernel.formats import convert, fill_values
 from components.kernel.operators import OPERATORS
+from components.kernel.precision import Precision, get_precision
 from components.kernel.program import parse
 from components.kernel.types import (
     BoundLaunch,
@@ -39,6 +40,7 @@ class Job:
     program_hash: str
     operator: str
     width: int
+    precision: Precision
     target: SparseMatrix | None  # None: the adversarial set alone
     adversarial: bool  # False: the target alone
 
@@ -101,6 +103,7 @@ def job_of(request: dict[str, Any]) -> Job:
         program_hash=sha256_text(source),
         operator=request["operator"],
         width=request["width"],
+        precision=get_precision(request["precision"]),
         target=None if request["matrix"] is None else load_pattern(**request["matrix"]),
         adversarial=request["adversarial"],
     )
@@ -145,10 +148,11 @@ def draws_of(job: Job) -> tuple[int, int]:
 def numbered_draw(job: Job, case: Case, number: int) -> Draw:
     """One of the prepared draws of numbers for a case; with shuffled rows it is the target's, shuffled alike."""
     if case.shuffle is None or job.target is None:
-        return _draw(case.matrix, job.operator, job.width, number)
+        return _draw(case.matrix, job, number)
     target, shuffle = job.target, case.shuffle
-    key = (pattern_key(case.matrix), job.operator, job.width, number)
-    return _DRAWS.get(key, lambda: _permuted(_draw(target, job.operator, job.width, number), shuffle, job.width))
+    return _DRAWS.get(
+        _draw_key(case.matrix, job, number), lambda: _permuted(_draw(target, job, number), shuffle, job.width)
+    )
 
 
 def shuffled_case(job: Job) -> Case | None:
@@ -172,7 +176,7 @@ def buffers(job: Job, case: Case, numbers: Draw) -> list[Buffer]:
     values = _filled(case.stored, numbers)
     found = [Buffer(name, values if name == "values" else array, False) for name, array in case.stored.arrays.items()]
     found += [Buffer(name, np.ascontiguousarray(array).ravel(), False) for name, array in numbers.inputs.items()]
-    output = np.full(case.matrix.rows * job.width, np.nan, np.float32)
+    output = np.full(case.matrix.rows * job.width, np.nan, job.precision.output_dtype)
     found.append(Buffer(operator.output, output, True))
     return found
 
@@ -183,10 +187,10 @@ def _filled(stored: StoredMatrix, numbers: Draw) -> np.ndarray[Any, Any]:
 
 
 def _case(job: Job, matrix: SparseMatrix, is_target: bool) -> Case:
-    stored = _converted(matrix, job.program.format)
+    stored = _converted(matrix, job.program.format, job.precision)
     if isinstance(stored, FormatNotApplicable):
         raise FormatNotApplicable(str(stored))
-    launches = bind(job.program, stored, OPERATORS[job.operator], job.width)
+    launches = bind(job.program, stored, OPERATORS[job.operator], job.width, job.precision)
     _check_grids(job.program, launches, matrix)
     return Case(matrix, stored, tuple(launch for launch in launches if 0 not in launch.grid), is_target)
 
@@ -233,19 +237,23 @@ def _permuted(numbers: Draw, shuffle: Shuffle, width: int) -> Draw:
     return Draw(numbers.values[shuffle.source], numbers.inputs, expected, bound)
 
 
-def _converted(matrix: SparseMatrix, spec: FormatSpec) -> StoredMatrix | FormatNotApplicable:
+def _converted(matrix: SparseMatrix, spec: FormatSpec, precision: Precision) -> StoredMatrix | FormatNotApplicable:
     def make() -> StoredMatrix | FormatNotApplicable:
         try:
-            return convert(spec, matrix, np.float32)
+            return convert(spec, matrix, precision.value_dtype)
         except FormatNotApplicable as error:
             return error
 
-    return _STORED.get((pattern_key(matrix), str(spec)), make)
+    return _STORED.get((pattern_key(matrix), str(spec), precision.name), make)
 
 
-def _draw(matrix: SparseMatrix, operator: str, width: int, number: int) -> Draw:
-    key = (pattern_key(matrix), operator, width, number)
-    return _DRAWS.get(key, lambda: draw(matrix, OPERATORS[operator], width, number))
+def _draw(matrix: SparseMatrix, job: Job, number: int) -> Draw:
+    key = _draw_key(matrix, job, number)
+    return _DRAWS.get(key, lambda: draw(matrix, OPERATORS[job.operator], job.width, number, job.precision))
+
+
+def _draw_key(matrix: SparseMatrix, job: Job, number: int) -> tuple[str | int, ...]:
+    return pattern_key(matrix), job.operator, job.width, job.precision.name, number
 
 
 def _bytes_of_draw(numbers: Draw) -> int:

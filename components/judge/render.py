@@ -25,7 +25,9 @@ def format_verdict(verdict: Verdict, source: str = "") -> str:
         verdict: of the judge.
         source: the program, to quote the line that is to blame.
     """
-    lines = [f"{verdict.status}: {_MEANING[verdict.status]}" + (" (from the cache)" if verdict.from_cache else "")]
+    exact = "" if verdict.precision == "float32" else f", {verdict.precision}"
+    known = " (from the cache)" if verdict.from_cache else ""
+    lines = [f"{verdict.status}: {_MEANING[verdict.status]}{exact}{known}"]
     if verdict.message:
         lines.append(_line("note" if verdict.correct else "what", verdict.message))
     if place := _place(verdict):

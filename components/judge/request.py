@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from components.errors import UserError
 from components.judge.options import Backend
 from components.kernel.operators import get_operator
+from components.kernel.precision import get_precision
 from components.matrix.types import SparseMatrix
 
 # Elements of a dense operand: what the interpreter gets through, and what an int of a kernel can index.
@@ -14,17 +15,22 @@ _ADVERSARIAL_SIDE = 2_300  # the longest side of the adversarial matrices that e
 
 @dataclass(frozen=True, eq=False)
 class JudgeRequest:
-    """What is to be judged: a program's text, on a matrix, as an operator with `width` dense columns (1 for spmv)."""
+    """What is to be judged: a program's text, on a matrix, as an operator with `width` dense columns (1 for spmv).
+
+    `precision` names an entry of components.kernel.precision.PRECISIONS.
+    """
 
     source: str
     matrix: SparseMatrix
     operator: str = "spmv"
     width: int = 1
+    precision: str = "float32"
 
 
 def check_request(request: JudgeRequest, backend: Backend = "emulator") -> None:
-    """Raise UserError for an operator that does not exist, or a width that does not fit it or this machine."""
+    """Raise UserError for an unknown operator or precision, or a width that does not fit it or this machine."""
     operator = get_operator(request.operator)
+    get_precision(request.precision)
     if request.width < 1 or ("width" not in operator.scalars and request.width != 1):
         expected = "at least 1" if "width" in operator.scalars else "1"
         raise UserError(f"width {request.width}: {request.operator} takes {expected}")

@@ -61,7 +61,7 @@ class Layout:
 
 
 class Numbers:
-    """The draws of numbers of one (matrix, operator, width), on the device; every format takes its values from here."""
+    """The draws of numbers of one (matrix, operator, width, precision), on the device; every format takes its own."""
 
     def __init__(self, device: Any, job: Job, case: Case) -> None:
         self._device = device
@@ -87,7 +87,7 @@ class Numbers:
 @dataclass(frozen=True, eq=False)
 class _Drawn:
     numbers: Draw
-    values: Block  # float32[nnz]
+    values: Block  # [nnz]
     inputs: dict[str, Block]
     expected: Block  # float64, under a pad
     bound: Block
@@ -98,9 +98,9 @@ class Resident:
 
     Args:
         device: components.judge.device.CudaDevice, or a test's.
-        job: says operator and width.
+        job: says operator, width and precision.
         case: matrix and format.
-        numbers: of the same matrix, operator and width.
+        numbers: of the same matrix, operator, width and precision.
     """
 
     def __init__(self, device: Any, job: Job, case: Case, numbers: Numbers) -> None:
@@ -110,7 +110,7 @@ class Resident:
         arrays = [Buffer(name, array, False) for name, array in case.stored.arrays.items()]
         drawn = numbers.draw(job, case, 0).numbers
         arrays += [Buffer(name, np.ascontiguousarray(array).ravel(), False) for name, array in drawn.inputs.items()]
-        output: NDArray[np.float32] = np.empty(case.matrix.rows * job.width, np.float32)
+        output: NDArray[Any] = np.empty(case.matrix.rows * job.width, job.precision.output_dtype)
         arrays.append(Buffer(OPERATORS[job.operator].output, output, True))
         self.layout = Layout(arrays)
         self.input_bytes = sum(array.data.nbytes for array in arrays)
@@ -139,7 +139,14 @@ class Resident:
         drawn = self._numbers.draw(job, case, number)
         if number not in self._pristine:
             self._pristine[number] = self._make_pristine(drawn)
-        return Entry(self.arena(index), self._pristine[number], self.layout.output_words(), drawn.expected, drawn.bound)
+        return Entry(
+            self.arena(index),
+            self._pristine[number],
+            self.layout.output_words(),
+            job.precision.output_bytes // 4,
+            drawn.expected,
+            drawn.bound,
+        )
 
     def arguments(self, index: int, launch: BoundLaunch) -> tuple[Any, ...]:
         """A launch's arguments with names turned into addresses of one arena."""
@@ -158,7 +165,7 @@ class Resident:
         if found.bad_element is None:
             return None
         first, words = self.layout.output_words()
-        output = self.device.read(self.arena(index).ptr + 4 * first, 4 * words).view(np.float32)
+        output = self.device.read(self.arena(index).ptr + 4 * first, 4 * words).view(job.precision.output_dtype)
         mismatch = check_output(output, self._numbers.draw(job, case, number).numbers, job.width)
         text = f"element {found.bad_element} is off" if mismatch is None else mismatch.describe(job.width)
         return DeviceFault("wrong", text + when, False)

@@ -41,6 +41,7 @@ class Verdict:
     failed_on: str | None = None  # the matrix (target or adversarial) on which it failed
     operator: str = "spmv"
     width: int = 1  # dense columns; 1 for spmv
+    precision: str = "float32"
     arch: str | None = None  # sm_90, ...
     gpu: str | None = None  # the device's name, for a measured time
     timing: Timing | None = None

@@ -9,23 +9,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from components.kernel.precision import FLOAT32, Precision
 from components.matrix.types import SparseMatrix
 
 DRAWS = 4  # prepared draws of each matrix; a program gets two that its hash picks
 _MUCH, _DRAWS_OF_MUCH = 4_000_000, 3  # products of one run
-_TINY = 2.0**-20  # about 1e-6: a kernel that writes zeros must not pass as close enough
-POISON = np.float32(np.nan)
 
 
 @dataclass(frozen=True, eq=False)
 class Draw:
-    """One set of numbers for one pattern: values float32[nnz], operands by name, and the float64 answer.
+    """One set of numbers for one pattern: values [nnz], operands by name, both as kernels see them; the float64 answer.
 
-    Half of the rows, picked at random, are scaled by 2^-20: the bound is per row, so that tiny answers are checked as
-    strictly as large ones.
+    Half of the rows, picked at random, are scaled by 2^-20 (float16: 2^-10): the bound is per row, so that tiny answers
+    are checked as strictly as large ones, and a kernel that writes zeros does not pass as close enough.
     """
 
-    values: NDArray[np.float32]
+    values: NDArray[Any]
     inputs: Mapping[str, NDArray[Any]]
     expected: NDArray[np.float64]  # flat
     bound: NDArray[np.float64]  # flat; 0 for an empty row, whose answer must be exactly 0
@@ -52,7 +51,7 @@ class Mismatch:
         )
 
 
-def draw(matrix: SparseMatrix, operator: Any, width: int, number: int) -> Draw:
+def draw(matrix: SparseMatrix, operator: Any, width: int, number: int, precision: Precision = FLOAT32) -> Draw:
     """Draw `number` for a matrix: signed values in +-[0.25, 1], new operands, float64 reference.
 
     Args:
@@ -60,17 +59,20 @@ def draw(matrix: SparseMatrix, operator: Any, width: int, number: int) -> Draw:
         operator: an entry of components.kernel.operators.OPERATORS.
         width: dense columns.
         number: other numbers give other values for the same pattern; programs get those from 0 to DRAWS - 1.
+        precision: of the numbers.
     """
-    digest = hashlib.sha256(f"{pattern_key(matrix)} {operator.name} {width} {number}".encode()).digest()
+    seed = f"{pattern_key(matrix)} {operator.name} {width} {number}"
+    digest = hashlib.sha256(seed.encode()).digest()
     rng = np.random.default_rng(np.frombuffer(digest, np.uint32))
     magnitude = rng.uniform(0.25, 1.0, matrix.nnz) * rng.choice((-1.0, 1.0), matrix.nnz)
     tiny = rng.random(matrix.rows) < 0.5
-    scale = np.repeat(np.where(tiny, _TINY, 1.0), np.diff(matrix.row_ptr))
-    values = (magnitude * scale).astype(np.float32)
-    valued = replace(matrix, values=values.astype(np.float64))
-    inputs = operator.make_inputs(matrix, width, rng)
-    expected = np.asarray(operator.reference(valued, inputs), np.float64).ravel()
-    bound = np.asarray(operator.error_bound(valued, inputs), np.float64).ravel()
+    scale = np.repeat(np.where(tiny, precision.tiny, 1.0), np.diff(matrix.row_ptr))
+    values = precision.encode(magnitude * scale)
+    valued = replace(matrix, values=precision.decode(values))
+    inputs = {name: precision.encode(array) for name, array in operator.make_inputs(matrix, width, rng).items()}
+    seen = {name: precision.decode(array) for name, array in inputs.items()}
+    expected = np.asarray(operator.reference(valued, seen), np.float64).ravel()
+    bound = np.asarray(operator.error_bound(valued, seen, precision), np.float64).ravel()
     return Draw(values, inputs, expected, bound)
 
 
@@ -78,7 +80,7 @@ def check_output(output: NDArray[Any], numbers: Draw, width: int) -> Mismatch | 
     """Compare one output with the reference: within the bound everywhere, no NaN, exactly 0 in empty rows.
 
     Args:
-        output: float32, flat or rows x width, row-major.
+        output: float32 or float64, flat or rows x width, row-major.
         numbers: the draw that it was computed from.
         width: dense columns.
     """

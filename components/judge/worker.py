@@ -62,6 +62,7 @@ def _rehearse() -> None:
         "op": "check",
         "operator": "spmv",
         "width": 1,
+        "precision": "float32",
         "matrix": None,
         "adversarial": True,
         "limits": {"instructions": 10_000_000, "per_nonzero": 4_000},

@@ -7,6 +7,7 @@ import numpy as np
 from components.kernel.expression import ExpressionError, parse_expression
 from components.kernel.formats import get_format
 from components.kernel.operators.base import Operator
+from components.kernel.precision import FLOAT32, Precision
 from components.kernel.types import BoundLaunch, KernelProgram, LaunchSpec, Parameter, ProgramError, StoredMatrix
 
 MAX_THREADS = 1024
@@ -15,7 +16,9 @@ _MAX_GRID = (2**31 - 1, 65_535, 65_535)
 _MAX_BLOCK = (1024, 1024, 64)
 
 
-def bind(program: KernelProgram, stored: StoredMatrix, operator: Operator, width: int) -> tuple[BoundLaunch, ...]:
+def bind(
+    program: KernelProgram, stored: StoredMatrix, operator: Operator, width: int, precision: Precision = FLOAT32
+) -> tuple[BoundLaunch, ...]:
     """Resolve every launch of `program` on a stored matrix.
 
     Args:
@@ -23,6 +26,7 @@ def bind(program: KernelProgram, stored: StoredMatrix, operator: Operator, width
         stored: the matrix in the program's format.
         operator: what is computed.
         width: dense columns; 1 for spmv.
+        precision: of values, operands and result.
 
     Returns:
         One entry a launch, in order. A grid may be 0 (nothing to launch) on a matrix without rows or entries.
@@ -32,15 +36,18 @@ def bind(program: KernelProgram, stored: StoredMatrix, operator: Operator, width
             evaluated or is negative; `launch_error` for sizes no GPU accepts.
     """
     integers = {**stored.scalars, **({"width": width} if "width" in operator.scalars else {})}
-    offered = offered_parameters(program.format.name, operator, stored)
+    offered = offered_parameters(program.format.name, operator, stored, precision)
     return tuple(_bind(program, launch, integers, offered) for launch in program.launches)
 
 
-def offered_parameters(format_name: str, operator: Operator, stored: StoredMatrix) -> Mapping[str, tuple[str, bool]]:
+def offered_parameters(
+    format_name: str, operator: Operator, stored: StoredMatrix, precision: Precision
+) -> Mapping[str, tuple[str, bool]]:
     """Name to (C element type, is a pointer) of all that kernels may ask for."""
     storage = get_format(format_name)
-    offered = {name: (storage.ctype(name, stored.format, operator.value_type), True) for name in storage.arrays}
-    offered |= dict.fromkeys((*operator.inputs, operator.output), (operator.value_type, True))
+    offered = {name: (storage.ctype(name, stored.format, precision.value), True) for name in storage.arrays}
+    offered |= dict.fromkeys(operator.inputs, (precision.value, True))
+    offered[operator.output] = precision.output, True
     offered |= dict.fromkeys((*storage.scalars, *operator.scalars), ("int", False))
     return offered
 

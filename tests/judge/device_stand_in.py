@@ -70,7 +70,8 @@ class StandIn:
     def scatter(self, target: int, values: Block, slots: Block) -> None:
         places = slots.view(np.int64)
         if len(places):
-            view(target, int(places.max()) + 1, np.float32)[places] = values.view(np.float32)
+            kind = {2: np.uint16, 4: np.uint32, 8: np.uint64}[values.nbytes // len(places)]
+            view(target, int(places.max()) + 1, kind)[places] = values.view(kind)
 
     def read(self, pointer: int, nbytes: int) -> np.ndarray:
         return view(pointer, nbytes, np.uint8).copy()
@@ -118,8 +119,9 @@ class StandIn:
         first, words = entry.output
         changed = now != before
         changed[first : first + words] = False
-        got = now[first : first + words].view(np.float32).astype(np.float64)
-        off = ~(np.abs(got - entry.expected.view(np.float64)[:words]) <= entry.bound.view(np.float64)[:words])
+        got = now[first : first + words].view({1: np.float32, 2: np.float64}[entry.element_words]).astype(np.float64)
+        count = len(got)
+        off = ~(np.abs(got - entry.expected.view(np.float64)[:count]) <= entry.bound.view(np.float64)[:count])
         return Audit(
             int(np.argmax(changed)) if changed.any() else None,
             int(np.argmax(off)) if off.any() else None,

@@ -43,7 +43,7 @@ class Library:
     nbytes = 1
     made = 0
 
-    def __init__(self, device: Any, matrix: Any, operator: str, width: int, draws: Any, known: Any) -> None:
+    def __init__(self, device: Any, matrix: Any, *problem: Any, draws: Any, known: Any) -> None:
         Library.made += 1
 
         def once() -> None:
@@ -74,6 +74,7 @@ def request(tmp_path: Any, **changes: Any) -> dict[str, Any]:
         "code_hash": "0" * 64,
         "operator": "spmv",
         "width": 1,
+        "precision": "float32",
         "matrix": Handover(tmp_path).describe(target()),
         "adversarial": True,
         "deadline_s": 1.0,
@@ -285,7 +286,7 @@ def test_whatever_a_program_does_to_an_executor_the_next_verdict_comes() -> None
 def test_baselines_are_measured_once_a_session() -> None:
     executor = GpuExecutor("tests.judge.hostile_executor")
     try:
-        described = {"matrix": {"key": "k"}, "operator": "spmv", "width": 1, "what": "good"}
+        described = {"matrix": {"key": "k"}, "operator": "spmv", "width": 1, "precision": "float32"} | {"what": "good"}
         assert executor.judge(dict(described))[0]["known"] is None
         assert executor.judge(dict(described))[0]["known"] == {"library": 1.0}
         assert executor.judge(described | {"what": "poison"})[0]["status"] == "illegal_access"
@@ -303,13 +304,15 @@ def test_a_gpu_that_is_not_there_is_a_users_error() -> None:
 AUDIT_ONE = """
 extern "C" __global__ void audit_one(unsigned* arena, const unsigned* pristine, unsigned long long words,
     unsigned long long out_first, unsigned long long out_words, const unsigned long long* expected,
-    const unsigned long long* bound, unsigned long long key, unsigned long long* results) {
-  audit_arena({arena, pristine, words, out_first, out_words, expected, bound, 1}, key, results);
+    const unsigned long long* bound, unsigned long long element_words, unsigned long long key,
+    unsigned long long* results) {
+  audit_arena({arena, pristine, words, out_first, out_words, expected, bound, 1, element_words}, key, results);
 }
 """
 
 
-def test_answers_lie_on_the_device_under_a_pad_that_its_audit_takes_off() -> None:
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_answers_lie_on_the_device_under_a_pad_that_its_audit_takes_off(kind: Any) -> None:
     """The judge's own audit kernel, run by the interpreter: right, wrong, changed and unreadable arenas."""
     module = load_ptx(compile_program(CHECKS + AUDIT_ONE, "sm_90").ptx)
     key = np.uint64(0xFEDCBA9876543210)
@@ -323,7 +326,8 @@ def test_answers_lie_on_the_device_under_a_pad_that_its_audit_takes_off() -> Non
 
     def audit(output: list[float], change: int | None = None) -> list[int]:
         arena = pristine.copy()
-        arena[8:11] = np.array(output, np.float32).view(np.uint32)
+        words = np.array(output, kind).view(np.uint32)
+        arena[8 : 8 + len(words)] = words
         if change is not None:
             arena[change] ^= 1
         results = np.array([2**64 - 1, 2**64 - 1, 0] * 2, np.uint64)
@@ -332,8 +336,9 @@ def test_answers_lie_on_the_device_under_a_pad_that_its_audit_takes_off() -> Non
             "bound": bound.view(np.uint64) ^ pad(key, index), "results": results,
         }  # fmt: skip
         buffers = [EmuBuffer(n, a, n == "results", True) for n, a in arrays.items()]
-        numbers = (np.uint64(16), np.uint64(8), np.uint64(3))
-        arguments = ("arena", "pristine", *numbers, "expected", "bound", key, "results")
+        numbers = (np.uint64(16), np.uint64(8), np.uint64(len(words)))
+        element_words = np.uint64(len(words) // 3)
+        arguments = ("arena", "pristine", *numbers, "expected", "bound", element_words, key, "results")
         launch = EmuLaunch("audit_one", (2, 1, 1), (256, 1, 1), 0, arguments)
         answer = run(module, [launch], buffers, EmulatorLimits(100_000))
         assert answer.status == "ok", answer.message
@@ -345,3 +350,21 @@ def test_answers_lie_on_the_device_under_a_pad_that_its_audit_takes_off() -> Non
     assert audit([float("nan"), -2.0, 1e-30]) == [nothing, 0, 2]
     assert audit([1.5, -2.0, 0.0], change=2) == [2, nothing, 0]
     assert audit([1.5, -2.0, 0.0], change=15) == [15, nothing, 0]
+
+
+@pytest.mark.parametrize("kind", [np.uint16, np.uint32, np.uint64])
+def test_values_of_every_size_are_scattered(kind: Any) -> None:
+    """The judge's own scatter kernel, run by the interpreter."""
+    module = load_ptx(compile_program(CHECKS, "sm_90").ptx)
+    values = np.arange(1, 701).astype(kind)
+    slots = np.random.default_rng(2).permutation(1000)[:700]
+    target = np.zeros(1000, kind)
+    buffers = [EmuBuffer("target", target, True, True), EmuBuffer("values", values, False, True)]
+    buffers.append(EmuBuffer("slots", slots, False, True))
+    sizes = np.uint64(len(values)), np.uint64(values.itemsize)
+    launch = EmuLaunch("scatter", (2, 1, 1), (256, 1, 1), 0, ("target", "values", "slots", *sizes))
+    answer = run(module, [launch], buffers, EmulatorLimits(100_000))
+    assert answer.status == "ok", answer.message
+    right = np.zeros(1000, kind)
+    right[slots] = values
+    assert np.array_equal(target, right)

@@ -38,6 +38,7 @@ def request(folder: Path, what: str, matrix: SparseMatrix, source: str = SOURCE)
         "code_hash": what,
         "operator": "spmv",
         "width": 1,
+        "precision": "float32",
         "matrix": Handover(folder).describe(matrix),
         "adversarial": True,
         "deadline_s": 1.0,

@@ -11,6 +11,8 @@ from components.judge.judge import Judge, JudgeRequest
 from components.judge.options import judge_defaults
 from components.judge.verdict import Status
 from components.kernel.families import all_programs, spread
+from components.kernel.operators import OPERATORS
+from components.kernel.precision import FLOAT64
 from components.matrix.types import SparseMatrix
 from tests.judge.hostile_programs import (
     DISHONEST,
@@ -69,6 +71,33 @@ def test_no_false_alarm_on_the_librarys_own_programs(judge: Judge, operator: str
     ]
     assert wrong == []
     assert sum(verdict.correct for verdict in verdicts) >= 0.8 * len(verdicts)
+
+
+@pytest.mark.parametrize(
+    ("operator", "width", "precision"),
+    [("spmv", 1, "float64"), ("spmv", 1, "float16"), ("spmv", 1, "bfloat16"), ("spmm", 5, "float64")],
+)
+def test_no_false_alarm_in_other_precisions(judge: Judge, operator: str, width: int, precision: str) -> None:
+    programs = spread(list(all_programs(operator, precision)), 8, seed=11)
+    requests = [JudgeRequest(program.source, TARGET, operator, width, precision) for program in programs]
+    verdicts = judge.judge_many(requests)
+    assert [v.message for v in verdicts if not v.correct and "does not fit this matrix" not in v.message] == []
+    assert sum(verdict.correct for verdict in verdicts) >= 4
+    assert {verdict.precision for verdict in verdicts} == {precision}
+
+
+def test_float32_sums_are_wrong_in_float64(judge: Judge) -> None:
+    source = OPERATORS["spmv"].reference_program(TARGET, 1, FLOAT64)
+    cheap = source.replace("double sum = 0", "float sum = 0")
+    assert cheap != source
+    verdict = judge.judge(JudgeRequest(cheap, TARGET, precision="float64"))
+    assert verdict.status == "wrong", verdict
+
+
+def test_a_program_of_another_precision_breaks_its_contract(judge: Judge) -> None:
+    source = OPERATORS["spmv"].reference_program(TARGET, 1)
+    verdict = judge.judge(JudgeRequest(source, TARGET, precision="float64"))
+    assert (verdict.status, verdict.message) == ("contract", "float* values; expected double* values")
 
 
 def test_messages_say_what_and_where(judge: Judge) -> None:

@@ -29,7 +29,7 @@ def test_inputs_are_signed_and_never_small():
     rng = np.random.default_rng(0)
     x = OPERATORS["spmv"].make_inputs(MATRIX, 1, rng)["x"]
     b = OPERATORS["spmm"].make_inputs(MATRIX, 50, rng)["B"]
-    assert (x.shape, b.shape, x.dtype, b.dtype) == ((2,), (2, 50), np.float32, np.float32)
+    assert (x.shape, b.shape, x.dtype, b.dtype) == ((2,), (2, 50), np.float64, np.float64)
     assert np.abs(b).min() >= 0.25
     assert np.abs(b).max() <= 1
     assert (b < 0).any()

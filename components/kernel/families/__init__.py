@@ -1,6 +1,5 @@
 """Kernel families: what programs the library can write for an operator, and which of them suit a matrix."""
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -8,6 +7,7 @@ import numpy as np
 from components.files import sha256_text
 from components.kernel.families import spmm_csr, spmv_csr, spmv_other
 from components.kernel.families.base import Family, RenderedProgram
+from components.kernel.precision import get_precision
 from components.matrix.features import StructureFeatures, structure_features
 from components.matrix.types import SparseMatrix
 
@@ -23,17 +23,24 @@ def program_hash(source: str) -> str:
     return sha256_text(source)
 
 
-def all_programs(operator: str) -> Iterator[RenderedProgram]:
-    """Every program of every family of an operator, in a stable order."""
+def all_programs(operator: str, precision: str = "float32") -> Iterator[RenderedProgram]:
+    """Every program of every family of an operator, in a stable order.
+
+    Raises:
+        UserError: there is no such precision.
+    """
+    kind = get_precision(precision)
     for family in FAMILIES.values():
-        if family.operator == operator:
-            for values in itertools.product(*family.parameters.values()):
-                parameters = dict(zip(family.parameters, values, strict=True))
-                yield RenderedProgram(family.name, parameters, family.render(**parameters))
+        if family.operator == operator and precision in family.precisions:
+            for parameters in family.combinations():
+                yield family.program(kind, parameters)
 
 
 def enumerate_programs(
-    operator: str, matrix: SparseMatrix, features: StructureFeatures | None = None
+    operator: str,
+    matrix: SparseMatrix,
+    features: StructureFeatures | None = None,
+    precision: str = "float32",
 ) -> list[RenderedProgram]:
     """The programs that may be fast on a matrix, in a stable order.
 
@@ -41,9 +48,19 @@ def enumerate_programs(
         operator: spmv or spmm.
         matrix: whose structure decides.
         features: of `matrix`, when already known.
+        precision: of the numbers.
+
+    Raises:
+        UserError: there is no such precision.
     """
-    known = features or structure_features(matrix)
-    return [p for p in all_programs(operator) if FAMILIES[p.family].sensible(p.parameters, known)]
+    known, kind = features or structure_features(matrix), get_precision(precision)
+    return [
+        family.program(kind, parameters)
+        for family in FAMILIES.values()
+        if family.operator == operator and precision in family.precisions
+        for parameters in family.combinations()
+        if family.sensible(parameters, known)
+    ]
 
 
 def spread(programs: Sequence[RenderedProgram], count: int, seed: int = 0) -> list[RenderedProgram]:

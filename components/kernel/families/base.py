@@ -1,13 +1,16 @@
 """What a kernel family is: a way of computing an operator, its parameters, and the text it renders."""
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from components.kernel.precision import Precision
 from components.matrix.features import StructureFeatures
 
 Value = int | str
 Parameters = Mapping[str, Value]
 LOADS = ("plain", "ldg", "ldcs")  # default, read-only cache, evict-first
+SPMV_PRECISIONS = ("float32", "float64", "float16", "bfloat16")
 INDEX_TYPES = {"i32": "int", "u16": "unsigned short"}
 
 
@@ -16,7 +19,7 @@ class Family:
     """A family of kernel programs.
 
     Every program of a family is right on every matrix that its format can store; `sensible` only says where it may
-    be fast.
+    be fast. `render` takes a precision and the parameters by name; `allowed` says which combinations exist.
     """
 
     name: str
@@ -25,6 +28,19 @@ class Family:
     parameters: Mapping[str, tuple[Value, ...]]  # every value it can be rendered with
     render: Callable[..., str]
     sensible: Callable[[Parameters, StructureFeatures], bool]
+    allowed: Callable[[Parameters], bool] = lambda parameters: True
+    precisions: tuple[str, ...] = ("float32", "float64")
+
+    def combinations(self) -> Iterator[Parameters]:
+        """Every allowed combination of parameters, in a stable order."""
+        for values in itertools.product(*self.parameters.values()):
+            parameters = dict(zip(self.parameters, values, strict=True))
+            if self.allowed(parameters):
+                yield parameters
+
+    def program(self, precision: Precision, parameters: Parameters) -> "RenderedProgram":
+        """The program with these parameters."""
+        return RenderedProgram(self.name, parameters, self.render(precision, **parameters), precision.name)
 
 
 @dataclass(frozen=True)
@@ -34,6 +50,7 @@ class RenderedProgram:
     family: str
     parameters: Parameters
     source: str
+    precision: str = "float32"
 
 
 def load(array: str, index: str, hint: str) -> str:
@@ -43,9 +60,15 @@ def load(array: str, index: str, hint: str) -> str:
     ]
 
 
-def product(index: str, hint: str, operand: str = "x") -> str:
+def widened(text: str, precision: Precision) -> str:
+    """A value as a number of the type that sums are kept in."""
+    return text if precision.value == precision.output else f"{precision.output}({text})"
+
+
+def product(index: str, hint: str, precision: Precision, operand: str = "x") -> str:
     """`values[j] * x[col_idx[j]]` with the hint on both matrix arrays."""
-    return f"{load('values', index, hint)} * {operand}[{load('col_idx', index, hint)}]"
+    column = load("col_idx", index, hint)
+    return f"{widened(load('values', index, hint), precision)} * {widened(f'{operand}[{column}]', precision)}"
 
 
 def unroll_line(unroll: int, indent: str) -> str:
@@ -65,9 +88,11 @@ def signature(kernel: str, *parameters: str) -> str:
     return f'extern "C" __global__ void {kernel}({inner}) {{\n'
 
 
-def header(format_line: str, launches: tuple[str, ...], comment: str) -> str:
-    """The contract, and the line that says which structure is exploited."""
+def header(format_line: str, launches: tuple[str, ...], comment: str, precision: Precision) -> str:
+    """The contract, the line that says which structure is exploited, and the include that the precision needs."""
     lines = [f"// format: {format_line}", *(f"// launch: {launch}" for launch in launches), f"// {comment}"]
+    if precision.include:
+        lines.append(f"#include <{precision.include}>")
     return "\n".join(lines) + "\n"
 
 

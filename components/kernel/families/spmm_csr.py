@@ -13,19 +13,20 @@ from components.kernel.families.base import (
 from components.kernel.families.base import (
     load as hinted,
 )
+from components.kernel.precision import Precision
 from components.matrix.features import StructureFeatures
 
 _LOADS = ("plain", "ldg")
 
 
-def _signature(index: str) -> str:
+def _signature(precision: Precision, index: str) -> str:
     return signature(
         "spmm",
         pointer("int", "row_ptr"),
         pointer(INDEX_TYPES[index], "col_idx"),
-        pointer("float", "values"),
-        pointer("float", "B"),
-        "float* __restrict__ C",
+        pointer(precision.value, "values"),
+        pointer(precision.value, "B"),
+        f"{precision.output}* __restrict__ C",
         "int rows",
         "int width",
     )
@@ -35,7 +36,7 @@ def _term(load: str, column: str) -> str:
     return f"{hinted('values', 'j', load)} * B[{hinted('col_idx', 'j', load)} * width + {column}]"
 
 
-def render_row_lanes(lanes: int, block: int, unroll: int, load: str, index: str) -> str:
+def render_row_lanes(precision: Precision, lanes: int, block: int, unroll: int, load: str, index: str) -> str:
     """A group of `lanes` per row, each lane one dense column after the other; B is read in coalesced pieces."""
     rows_per_block = block // lanes
     return (
@@ -43,12 +44,13 @@ def render_row_lanes(lanes: int, block: int, unroll: int, load: str, index: str)
             f"csr index={index}",
             (f"spmm grid=ceil_div(rows,{rows_per_block}) block={block}",),
             f"even rows: {lanes} lanes each, one dense column a lane",
+            precision,
         )
-        + _signature(index)
+        + _signature(precision, index)
         + f"""  int row = blockIdx.x * {rows_per_block} + threadIdx.x / {lanes};
   if (row >= rows) return;
   for (int c = threadIdx.x % {lanes}; c < width; c += {lanes}) {{
-    float sum = 0;
+    {precision.output} sum = 0;
     {unroll_line(unroll, "    ")}for (int j = row_ptr[row]; j < row_ptr[row + 1]; ++j) sum += {_term(load, "c")};
     C[row * width + c] = sum;
   }}
@@ -57,18 +59,19 @@ def render_row_lanes(lanes: int, block: int, unroll: int, load: str, index: str)
     )
 
 
-def render_element(block: int, unroll: int, load: str, index: str) -> str:
+def render_element(precision: Precision, block: int, unroll: int, load: str, index: str) -> str:
     """A thread per element of C; neighbouring threads share a row and read neighbouring columns of B."""
     return (
         header(
             f"csr index={index}",
             (f"spmm grid=ceil_div(rows*width,{block}) block={block}",),
             "few dense columns: one thread an element of C",
+            precision,
         )
-        + _signature(index)
+        + _signature(precision, index)
         + f"""  int id = blockIdx.x * {block} + threadIdx.x, row = id / width, c = id % width;
   if (row >= rows) return;
-  float sum = 0;
+  {precision.output} sum = 0;
   {unroll_line(unroll, "  ")}for (int j = row_ptr[row]; j < row_ptr[row + 1]; ++j) sum += {_term(load, "c")};
   C[id] = sum;
 }}
@@ -76,7 +79,7 @@ def render_element(block: int, unroll: int, load: str, index: str) -> str:
     )
 
 
-def render_split(threads: int, block: int, load: str, index: str) -> str:
+def render_split(precision: Precision, threads: int, block: int, load: str, index: str) -> str:
     """A warp per row and dense column chunk: `threads` lanes split the row, 32 / threads dense columns side by side."""
     columns = 32 // threads
     warps = block // 32
@@ -85,13 +88,14 @@ def render_split(threads: int, block: int, load: str, index: str) -> str:
             f"csr index={index}",
             (f"spmm grid=ceil_div(rows,{warps}) block={block}",),
             f"long rows: {threads} lanes share a row for each of {columns} dense columns",
+            precision,
         )
-        + _signature(index)
+        + _signature(precision, index)
         + f"""  int row = blockIdx.x * {warps} + threadIdx.x / 32, lane = threadIdx.x % 32;
   if (row >= rows) return;
   for (int base = 0; base < width; base += {columns}) {{
     int c = base + lane % {columns};
-    float sum = 0;
+    {precision.output} sum = 0;
     if (c < width)
       for (int j = row_ptr[row] + lane / {columns}; j < row_ptr[row + 1]; j += {threads}) sum += {_term(load, "c")};
     for (int step = 16; step >= {columns}; step /= 2) sum += __shfl_down_sync(0xffffffff, sum, step);

@@ -42,7 +42,7 @@ def format_spec(name: str, parameters: Mapping[str, str], line: int = 1) -> Form
     return FormatSpec(name, tuple(sorted(filled.items())), line)
 
 
-def convert(spec: FormatSpec, matrix: SparseMatrix, dtype: type[np.floating[Any]] = np.float32) -> StoredMatrix:
+def convert(spec: FormatSpec, matrix: SparseMatrix, dtype: type[np.generic] = np.float32) -> StoredMatrix:
     """Store `matrix` as `spec` asks, with its own values.
 
     Args:

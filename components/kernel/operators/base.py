@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from components.kernel.precision import FLOAT32, Precision
 from components.matrix.types import SparseMatrix
 
-UNIT_ROUNDOFF = 2.0**-24  # of float32
 BOUND_FACTOR = 4.0
 Inputs = Mapping[str, NDArray[Any]]
 
@@ -25,43 +25,43 @@ class Operator(ABC):
     inputs: ClassVar[tuple[str, ...]]  # dense operands, by the name that kernels ask for
     output: ClassVar[str]
     scalars: ClassVar[tuple[str, ...]]  # integers it publishes besides the format's
-    value_type: ClassVar[str] = "float"
 
     @abstractmethod
-    def make_inputs(self, matrix: SparseMatrix, width: int, rng: np.random.Generator) -> dict[str, NDArray[np.float32]]:
+    def make_inputs(self, matrix: SparseMatrix, width: int, rng: np.random.Generator) -> dict[str, NDArray[np.float64]]:
         """New dense operands: signed, uniform in +-[0.25, 1]."""
 
     @abstractmethod
     def reference(self, matrix: SparseMatrix, inputs: Inputs) -> NDArray[np.float64]:
-        """The product in float64, from the float32 numbers the kernel sees."""
+        """The product in float64, from the very numbers that the kernel sees."""
 
     @abstractmethod
-    def bytes_min(self, matrix: SparseMatrix, width: int) -> int:
-        """Bytes that CSR in float32 must move at the least: every array once, every output once."""
+    def bytes_min(self, matrix: SparseMatrix, width: int, precision: Precision = FLOAT32) -> int:
+        """Bytes that CSR must move at the least: every array once, every output once."""
 
     @abstractmethod
-    def reference_program(self, matrix: SparseMatrix, width: int) -> str:
+    def reference_program(self, matrix: SparseMatrix, width: int, precision: Precision = FLOAT32) -> str:
         """The modelled baseline: stands in for the vendor library, which cannot run without a GPU.
 
         Named `reference:csr_vector`: CSR, with a group of threads per row as wide as the mean row asks for.
         """
 
-    def error_bound(self, matrix: SparseMatrix, inputs: Inputs) -> NDArray[np.float64]:
-        """`4 n_row u sum |a| |x|` for each output element, u = 2^-24; 0 for an empty row.
+    def error_bound(self, matrix: SparseMatrix, inputs: Inputs, precision: Precision = FLOAT32) -> NDArray[np.float64]:
+        """`4 n_row u sum |a| |x|` for each output element, u the result's unit roundoff; 0 for an empty row.
 
         The forward error of a sum of n products in any order is at most n u / (1 - n u) times the sum of their
-        magnitudes (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.1).
+        magnitudes (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 3.1). Of float64 the
+        reference has as large an error of its own: the factor leaves room for both.
         """
         magnitudes = self.reference(_absolute(matrix), {name: np.abs(array) for name, array in inputs.items()})
         lengths = np.diff(matrix.row_ptr).astype(np.float64)
-        scale = BOUND_FACTOR * UNIT_ROUNDOFF * lengths
+        scale = BOUND_FACTOR * precision.unit_roundoff * lengths
         return magnitudes * (scale if magnitudes.ndim == 1 else scale[:, None])
 
 
-def signed(rng: np.random.Generator, *shape: int) -> NDArray[np.float32]:
-    """float32 of random sign, magnitudes uniform in [0.25, 1]: nothing hides behind a zero or a one."""
+def signed(rng: np.random.Generator, *shape: int) -> NDArray[np.float64]:
+    """Of random sign, magnitudes uniform in [0.25, 1]: nothing hides behind a zero or a one."""
     drawn: NDArray[np.float64] = rng.uniform(0.25, 1.0, shape) * rng.choice((-1.0, 1.0), shape)
-    return drawn.astype(np.float32)
+    return drawn
 
 
 def vector_threads(matrix: SparseMatrix) -> int:
