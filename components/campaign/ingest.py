@@ -1,0 +1,84 @@
+"""Shards to validated parquet: `kernels.parquet` and, beside it, sources, matrices, problems and sessions."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from components.campaign.run import MATRICES, MEASUREMENTS, PROBLEMS, SESSIONS, SOURCES
+from components.campaign.shards import read_table, shards_of
+from components.campaign.table import COLUMNS, MEASUREMENT, PROBLEM, check, measurements_suite
+from components.errors import UserError
+from components.files import replacing
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_SIDES = {  # what names a row of each side table
+    SOURCES: ("program_hash",),
+    MATRICES: ("matrix",),
+    PROBLEMS: PROBLEM,
+    SESSIONS: ("session",),
+}
+
+
+def ingest(folders: Sequence[Path], out: Path) -> dict[str, Any]:
+    """Validate the shards of one or several campaigns and write them as compact parquet.
+
+    A row that occurs twice, as when two folders hold copies, is taken once, the first.
+
+    Args:
+        folders: of `components.campaign run`.
+        out: NAME.parquet; the side tables become NAME-sources.parquet and so on.
+
+    Returns:
+        Counts of what was written, by table.
+
+    Raises:
+        UserError: a folder without rows, a damaged shard, or rows that break the suite, named by shard and line.
+    """
+    import pandas as pd
+
+    for folder in folders:
+        if not shards_of(folder, MEASUREMENTS):
+            raise UserError(f"{folder}: no {MEASUREMENTS}-00000.jsonl.gz, expected the folder of a campaign")
+    sides = {name: _side(folders, name, keys) for name, keys in _SIDES.items()}
+    lines = [line for folder in folders for line in read_table(folder, MEASUREMENTS)]
+    frame = pd.DataFrame([line.row for line in lines])
+    frame["shard"] = [str(line.shard) for line in lines]
+    frame["line"] = [line.number for line in lines]
+    frame["has_source"] = frame["program_hash"].isin(sides[SOURCES]["program_hash"])
+    frame["has_features"] = frame["matrix"].isin(sides[MATRICES]["matrix"])
+    check(frame, measurements_suite())
+    whole = len(frame)
+    frame = frame.drop_duplicates(list(MEASUREMENT)).sort_values(list(MEASUREMENT), kind="stable")
+    tables = {"": compact(frame), **{f"-{name}": side for name, side in sides.items()}}
+    for suffix, table in tables.items():
+        with replacing(side_path(out, suffix)) as temporary:
+            table.to_parquet(temporary, index=False, compression="zstd", compression_level=12)
+    return {
+        "rows": len(frame),
+        "repeated": whole - len(frame),
+        **{name: len(side) for name, side in sides.items()},
+        "bytes": sum(side_path(out, suffix).stat().st_size for suffix in tables),
+    }
+
+
+def side_path(out: Path, suffix: str) -> Path:
+    """NAME.parquet to NAME-sources.parquet."""
+    return out.with_name(f"{out.stem}{suffix}{out.suffix}")
+
+
+def compact(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """The measurements' columns in the smallest types that hold them: float32 has seven digits, a clock fewer."""
+    kinds = {"text": "category", "integer": "Int64", "real": "float32", "flag": "boolean"}
+    table = frame[list(COLUMNS)].astype({name: kinds[kind] for name, kind in COLUMNS.items()})
+    return table.reset_index(drop=True)
+
+
+def _side(folders: Sequence[Path], name: str, keys: tuple[str, ...]) -> "pd.DataFrame":
+    import pandas as pd
+
+    rows = [line.row for folder in folders for line in read_table(folder, name)]
+    if not rows:
+        raise UserError(f"{folders[0]}: no {name}-00000.jsonl.gz, expected it beside {MEASUREMENTS}")
+    return pd.DataFrame(rows).drop_duplicates(list(keys)).reset_index(drop=True)
