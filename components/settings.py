@@ -99,6 +99,7 @@ class LabelSettings:
     """How pairs are labelled."""
 
     operators: tuple[OperatorChoice, ...]
+    families: tuple[str, ...]  # the part of the library that is judged and taught; empty: all of it
     max_programs: int  # per matrix and operator, spread over families; 0: all
     keep_best: int  # programs per matrix that become pairs
     keep_within: float  # and only those whose best_time / time reaches this

@@ -54,7 +54,7 @@ def label(settings: Settings) -> dict[str, Any]:
         for identity in manifest["matrix"]:
             matrix = load_by_id(root, str(identity))
             for choice in settings.label.operators:
-                programs = enumerate_programs(choice.name, matrix)
+                programs = enumerate_programs(choice.name, matrix, names=settings.label.families)
                 seed = int(hashlib.sha256(f"{settings.seed} {identity} {choice.name}".encode()).hexdigest()[:8], 16)
                 jobs += [
                     (matrix, choice.name, choice.width, p) for p in spread(programs, settings.label.max_programs, seed)

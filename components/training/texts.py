@@ -24,8 +24,9 @@ def corpus_texts(settings: Settings) -> list[str]:
 
 
 def programs(settings: Settings) -> list[tuple[OperatorChoice, str]]:
-    """Every program of every family, with the operator and width that it is labelled for."""
-    return [(choice, source) for choice in settings.label.operators for source in _sources(choice.name)]
+    """Every program of the families that are taught, with the operator and width that it is labelled for."""
+    names = settings.label.families
+    return [(choice, source) for choice in settings.label.operators for source in _sources(choice.name, names)]
 
 
 def prompt(choice: OperatorChoice, arch: str) -> str:
@@ -41,5 +42,5 @@ def architectures() -> list[str]:
 
 
 @cache
-def _sources(operator: str) -> tuple[str, ...]:
-    return tuple(program.source for program in all_programs(operator))
+def _sources(operator: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(program.source for program in all_programs(operator, names=names))

@@ -280,8 +280,8 @@ def test_a_bar_works_on_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_the_report_never_hides_who_won() -> None:
     summary = {
-        "operator": "spmv", "precision": "float32", "matrix": "HB/a", "rows": 3, "cols": 3, "nnz": 4, "timing": "measured",
-        "gpu": "NVIDIA H200", "judged": 1, "known": 9, "correct": 1,
+        "operator": "spmv", "precision": "float32", "matrix": "HB/a", "rows": 3, "cols": 3, "nnz": 4,
+        "timing": "measured", "gpu": "NVIDIA H200", "judged": 1, "known": 9, "correct": 1,
         "winner": "csr_vector", "parameters": {}, "kernel": "t/kernel.cu",
         "baseline": "cusparse:csr_alg2", "baseline_us": 2.0, "candidates": [],
         "verdict": {"time_us": 4.0, "speedup": 0.5, "speedup_interval": [0.4, 0.6], "convert_us": None},
