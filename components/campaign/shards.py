@@ -46,7 +46,7 @@ class Folder:
         path.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
         self._files: dict[str, BinaryIO] = {}  # the shard that each table is at
-        self._held = os.open(path / ".lock", os.O_CREAT | os.O_RDWR, 0o666)
+        self._held = os.open(path, os.O_RDONLY)  # its lock leaves no file behind
         try:
             fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
