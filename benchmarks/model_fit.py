@@ -248,7 +248,9 @@ def _counted(task: tuple[Entry, str]) -> list[dict[str, Any]]:
             (case,) = cases(job)
         except (FormatNotApplicable, ProgramError):
             continue
-        emulated = run_case(module, case, buffers(job, case, numbered_draw(job, case, 0)), limits_of(arch, 10**9, case))
+        emulated = run_case(
+            module, case, buffers(job, case, numbered_draw(job, case.matrix, 0)), limits_of(arch, 10**9, case)
+        )
         if emulated.status != "ok":
             print(f"{entry.name} on {target.id}: {emulated.status} {emulated.message}", file=sys.stderr)
             continue

@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 
 from components.errors import SparseRLError
 from components.judge.cusparse import SPMM, SPMV, Algorithm, CusparseError, CusparseProduct
+from components.judge.device import Drawn, Entry, Pattern
 from components.judge.timing import WARM_UPS, Side, runs_for
-from components.judge.verify import Draw, check_output
-from components.kernel.formats import convert, fill_values, format_spec
+from components.judge.verify import Mismatch
+from components.kernel.formats import convert, format_spec
 from components.kernel.precision import Precision
 from components.kernel.types import FormatNotApplicable, StoredMatrix
 from components.matrix.types import SparseMatrix
@@ -38,9 +39,15 @@ _LOOKS = 7  # replays from which the fastest is picked
 class _Product:
     name: str
     enqueue: Callable[[int], None]  # with numbers 0 or 1
-    output: Callable[[int], NDArray[Any]]
+    output: Callable[[int], Any]  # what a run with these numbers left on the device: has `.ptr` and `.nbytes`
     captured: bool  # may be replayed from a graph
     keep: Any = None
+
+
+@dataclass(frozen=True)
+class _Output:
+    ptr: int
+    nbytes: int
 
 
 class Baselines:
@@ -52,6 +59,7 @@ class Baselines:
         operator: `spmv` or `spmm`.
         width: dense columns.
         precision: of values, operands and result.
+        pattern: the same on the device.
         draws: two draws of numbers; products take them in turn, as candidates do.
         known: name -> microseconds as an earlier process of the session measured them; only the fastest is then made.
 
@@ -66,15 +74,16 @@ class Baselines:
         operator: str,
         width: int,
         precision: Precision,
-        draws: tuple[Draw, Draw],
+        pattern: Pattern,
+        draws: tuple[Drawn, Drawn],
         known: dict[str, float] | None = None,
     ) -> None:
-        self._device, self._matrix, self._precision, self._draws = device, matrix, precision, draws
+        self._device, self._matrix, self._precision = device, matrix, precision
+        self._pattern, self._draws = pattern, draws
         self._width = 0 if operator == "spmv" else width
         self._stored: dict[str, StoredMatrix] = {}
         self._formats: dict[str, dict[str, Any]] = {}
         self._blocks: list[Any] = []
-        self._x = [self._upload(self._operand(number).ravel()) for number in range(2)]
         self._elements = matrix.rows * width
         self._y = [device.alloc(precision.output_bytes * self._elements) for _ in draws]
         self.times: dict[str, float] = dict(known or {})
@@ -82,7 +91,7 @@ class Baselines:
         wanted = min(self.times, key=self.times.__getitem__) if self.times else None
         best: Side | None = None
         for product in self._products(wanted):
-            side = self._timed(product, width)
+            side = self._timed(product)
             if side.name not in self.times:
                 continue
             if best is None or self.times[side.name] < self.times[best.name]:
@@ -94,7 +103,7 @@ class Baselines:
     @property
     def nbytes(self) -> int:
         """Device memory held."""
-        return sum(int(block.nbytes) for block in (*self._blocks, *self._y))
+        return sum(int(block.nbytes) for block in (*self._blocks, *self._y, *self._draws))
 
     # -- the products --------------------------------------------------------------------------------------------
 
@@ -120,7 +129,7 @@ class Baselines:
         products = [
             CusparseProduct(
                 algorithm,
-                {**arrays["shared"], "values": arrays["values"][i], "x": self._x[i].ptr, "y": self._y[i].ptr},
+                {**arrays["shared"], "values": arrays["values"][i], "x": self._draws[i].dense.ptr, "y": self._y[i].ptr},
                 sizes,
                 self._width,
                 self._precision,
@@ -129,26 +138,27 @@ class Baselines:
             )
             for i in range(2)
         ]
-        return _Product(algorithm.name, lambda run: products[run % 2].launch(), self._output, True, products)
+        return _Product(algorithm.name, lambda run: products[run % 2].launch(), self._y.__getitem__, True, products)
 
     def _cupy(self, name: str) -> _Product:
         cupy, sparse = self._device.cupy, importlib.import_module("cupyx.scipy.sparse")
-        matrix, outputs = self._matrix, [None, None]
-        shape = (matrix.rows, matrix.cols)
+        outputs: list[Any] = [None, None]
         made = []
-        for number, draw in enumerate(self._draws):
-            index = (cupy.asarray(matrix.col_idx), cupy.asarray(matrix.row_ptr.astype(np.int32)))
-            stored = sparse.csr_matrix((cupy.asarray(draw.values), *index), shape=shape)
-            made.append((stored, cupy.asarray(self._operand(number), order="F")))
+        with self._device.stream:
+            for draw in self._draws:
+                values, dense, col_idx, row_ptr = self._csr(draw)
+                stored = sparse.csr_matrix((values, col_idx, row_ptr), shape=(self._matrix.rows, self._matrix.cols))
+                made.append((stored, cupy.asfortranarray(dense)))
 
         def enqueue(run: int) -> None:
             stored, dense = made[run % 2]
             with self._device.stream:
                 outputs[run % 2] = stored.dot(dense)
 
-        def output(number: int) -> NDArray[Any]:
-            found: Any = outputs[number]
-            return np.ascontiguousarray(cupy.asnumpy(found)).ravel()
+        def output(number: int) -> Any:
+            with self._device.stream:
+                outputs[number] = cupy.ascontiguousarray(outputs[number])
+            return _Output(outputs[number].data.ptr, outputs[number].nbytes)
 
         return _Product(name, enqueue, output, False, made)
 
@@ -163,22 +173,40 @@ class Baselines:
         made = []
         with torch.cuda.stream(stream), warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # that sparse CSR is in beta
-            for number, draw in enumerate(self._draws):
-                parts = (matrix.row_ptr.astype(np.int32), matrix.col_idx, draw.values)
-                tensors = [torch.from_numpy(np.ascontiguousarray(part)).cuda() for part in parts]
-                stored = torch.sparse_csr_tensor(*tensors, size=(matrix.rows, matrix.cols), check_invariants=False)
-                made.append((stored, torch.from_numpy(self._operand(number)).cuda()))
+            for draw in self._draws:
+                values, dense, col_idx, row_ptr = (torch.as_tensor(a, device="cuda") for a in self._csr(draw))
+                size = (matrix.rows, matrix.cols)
+                stored = torch.sparse_csr_tensor(row_ptr, col_idx, values, size=size, check_invariants=False)
+                made.append((stored, dense))
 
         def enqueue(run: int) -> None:
             stored, dense = made[run % 2]
             with torch.cuda.stream(stream):
                 outputs[run % 2] = stored @ dense
 
-        def output(number: int) -> NDArray[Any]:
-            found: Any = outputs[number]
-            return np.ascontiguousarray(found.cpu().numpy()).ravel()
+        def output(number: int) -> Any:
+            with torch.cuda.stream(stream):
+                found: Any = outputs[number]
+                outputs[number] = found = found.contiguous()
+            return _Output(found.data_ptr(), found.numel() * found.element_size())
 
         return _Product(name, enqueue, output, False, made)
+
+    def _csr(self, draw: Drawn) -> tuple[Any, Any, Any, Any]:
+        """CuPy's views of what lies on the device: values, dense operand, column indices, row pointers."""
+        matrix, number = self._matrix, self._precision.value_dtype
+        shape = (matrix.cols,) if self._width == 0 else (matrix.cols, self._width)
+        return (
+            self._view(draw.values, (matrix.nnz,), number),
+            self._view(draw.dense, shape, number),
+            self._view(self._pattern.col_idx, (matrix.nnz,), np.int32),
+            self._view(self._pattern.row_ptr, (matrix.rows + 1,), np.int32),
+        )
+
+    def _view(self, block: Any, shape: tuple[int, ...], dtype: type[np.generic]) -> Any:
+        cupy = self._device.cupy
+        memory = cupy.cuda.UnownedMemory(block.ptr, block.nbytes, block)
+        return cupy.ndarray(shape, dtype, cupy.cuda.MemoryPointer(memory, 0))
 
     # -- their arrays --------------------------------------------------------------------------------------------
 
@@ -191,7 +219,8 @@ class Baselines:
                 for name, array in stored.arrays.items()
                 if name != "values"
             }
-            values = [self._upload(fill_values(stored, draw.values)).ptr for draw in self._draws]
+            slots = self._upload(np.ascontiguousarray(stored.value_slots))
+            values = [self._filled(stored.arrays["values"].nbytes, draw, slots).ptr for draw in self._draws]
             self._stored[kind] = stored
             self._formats[kind] = {"shared": shared, "values": values}
         return self._formats[kind]
@@ -213,31 +242,26 @@ class Baselines:
             raise FormatNotApplicable("no block size fills its blocks well enough")
         return min(dense_enough, key=lambda s: s.bytes)
 
-    def _operand(self, number: int) -> NDArray[Any]:
-        """The dense operand of one draw on the host: cols, or cols x width row-major."""
-        operand = np.ascontiguousarray(next(iter(self._draws[number].inputs.values())))
-        return operand.ravel() if self._width == 0 else operand.reshape(self._matrix.cols, self._width)
+    def _filled(self, nbytes: int, draw: Drawn, slots: Any) -> Any:
+        """A draw's values in a format's slots."""
+        block = self._device.alloc(nbytes)
+        self._blocks.append(block)
+        self._device.fill(block, 0)
+        self._device.scatter(block.ptr, draw.values, slots)
+        return block
 
     def _upload(self, array: NDArray[Any]) -> Any:
         block = self._device.upload(array)
         self._blocks.append(block)
         return block
 
-    def _output(self, number: int) -> NDArray[Any]:
-        nbytes = self._precision.output_bytes * self._elements
-        found: NDArray[Any] = self._device.read(self._y[number].ptr, nbytes).view(self._precision.output_dtype)
-        return found
-
     # -- their times ---------------------------------------------------------------------------------------------
 
-    def _timed(self, product: _Product, width: int) -> Side:
+    def _timed(self, product: _Product) -> Side:
         """Verify a product and time it; its time goes to `times`."""
         for number, draw in enumerate(self._draws):
             product.enqueue(number)
-            self._device.wait(_TRUSTED_S)
-            found = check_output(product.output(number), draw, width)
-            if found is not None:
-                raise SparseRLError(f"{product.name} on {self._matrix.id}: {found.describe(width)}")
+            self._check(product.name, product.output(number), draw)
         if product.captured:
             first = self._device.graph(product.enqueue, 4)
             estimate = float(self._device.stopwatch([first] * 2, _TRUSTED_S)[1]) / 4
@@ -256,3 +280,23 @@ class Baselines:
             looks = float(np.median(watch([replay] * _LOOKS)))
             self.times[product.name] = (looks - (self._device.replay_us if product.captured else 0.0)) / runs
         return Side(product.name, replay, runs, lambda: product.enqueue(0), product.captured, self.times[product.name])
+
+    def _check(self, name: str, output: Any, draw: Drawn) -> None:
+        """Audit what a product left.
+
+        Raises:
+            SparseRLError: it is wrong.
+        """
+        size = self._precision.output_bytes
+        entry = Entry(output, output, (0, output.nbytes // 4), size // 4, draw.expected, draw.bound)
+        self._device.reset_audits()
+        self._device.audit(self._device.enter([entry]))
+        self._device.wait(_TRUSTED_S)
+        (found,) = self._device.audits(1)
+        if found.bad_element is None:
+            return
+        got = self._device.read(output.ptr + size * found.bad_element, size).view(self._precision.output_dtype)[0]
+        row, column = divmod(found.bad_element, max(1, self._width))
+        expected, bound = self._device.answer(draw, found.bad_element)
+        mismatch = Mismatch(row, column, float(got), expected, bound, found.bad_count)
+        raise SparseRLError(f"{name} on {self._matrix.id}: {mismatch.describe(max(1, self._width))}")

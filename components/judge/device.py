@@ -16,9 +16,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from components.judge.device_kernels import KERNELS, own_cubin, pad
+from components.judge.device_kernels import KERNELS, own_cubin
 from components.judge.guarded import GuardedMemory, GuardsMissing
 from components.judge.nvml import Clocks, Nvml
+from components.judge.splitmix import mix
+from components.kernel.operators.base import BOUND_FACTOR
+from components.kernel.precision import Precision
 
 NOT_READY = 600  # cudaErrorNotReady
 # Numbers that cudaError_t and CUresult share: the context is lost with any of them.
@@ -39,6 +42,7 @@ OTHER_FAULTS = {
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _DEVICE_TO_HOST, _HOST_TO_DEVICE, _DEVICE_TO_DEVICE = 2, 1, 3  # cudaMemcpyKind
 _SLOTS = 256  # audits between two resets
+_KINDS = {"float": 0, "double": 1, "__half": 2, "__nv_bfloat16": 3}  # `Kind` in device_kernels.py
 _ENTRY_BYTES = 72  # of `Entry` in device_kernels.py
 _HOLD_NS = 20_000_000  # the device waits no longer for the host
 _HEAD_START = 4  # runs enqueued before the device may begin: from then on the host stays ahead
@@ -79,6 +83,32 @@ class Audit:
     bad_count: int
 
 
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """A matrix's pattern on the device: int32 row pointers [rows + 1] and column indices [nnz]."""
+
+    rows: int
+    cols: int
+    nnz: int
+    row_ptr: Block
+    col_idx: Block
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """One draw of numbers on the device, made there; components/judge/verify.py makes the same on the host."""
+
+    values: Block  # [nnz], in CSR order
+    dense: Block  # [cols * width]
+    expected: Block  # float64 [rows * width], under a pad that only the judge's own kernels take off
+    bound: Block  # likewise
+
+    @property
+    def nbytes(self) -> int:
+        """Device memory held."""
+        return self.values.nbytes + self.dense.nbytes + self.expected.nbytes + self.bound.nbytes
+
+
 @dataclass(frozen=True)
 class Entry:
     """One arena to restore and to audit; every size a multiple of 16 bytes."""
@@ -87,8 +117,8 @@ class Entry:
     pristine: Block  # as large as the arena
     output: tuple[int, int]  # first 4-byte word, words
     element_words: int  # of the output: 1 for float, 2 for double
-    expected: Block  # of `Device.upload_secret`: float64 an output element
-    bound: Block  # likewise
+    expected: Block  # of `CudaDevice.draw`
+    bound: Block
 
 
 @dataclass(frozen=True)
@@ -143,7 +173,7 @@ class CudaDevice:
             self.guards = f"poisoned only ({error})"
         self._nvml = Nvml(self._runtime.deviceGetPCIBusId(0))
         self._own = self.load(own_cubin(self.arch), KERNELS)
-        self._key = np.uint64(secrets.randbits(64))  # reaches the device as an argument of `audit` alone
+        self._key = np.uint64(secrets.randbits(64))  # given to the judge's own kernels alone
         self._results = self.alloc(_SLOTS * 24)
         self._pristine_results = np.tile(np.array([_NOTHING, _NOTHING, 0], np.uint64), _SLOTS)
         self._empty_results = self.upload(self._pristine_results)
@@ -182,10 +212,17 @@ class CudaDevice:
                 self._runtime.memcpy(block.ptr, array.ctypes.data, array.nbytes, _HOST_TO_DEVICE)
         return block
 
-    def upload_secret(self, array: NDArray[np.float64]) -> Block:
-        """A copy that only `audit` can read: a program that searches the device's memory finds no answers there."""
-        index = np.arange(array.size, dtype=np.uint64)
-        return self.upload(array.ravel().view(np.uint64) ^ pad(self._key, index))
+    def fill(self, block: Block, byte: int) -> None:
+        """Enqueue setting every byte of a block."""
+        with self._faults():
+            self._runtime.memsetAsync(block.ptr, byte, block.nbytes, self.stream.ptr)
+
+    def write(self, block: Block, offset: int, array: NDArray[Any]) -> None:
+        """Copy a contiguous host array into a block, once what is enqueued has ended."""
+        if array.nbytes:
+            with self._faults():
+                self.stream.synchronize()
+                self._runtime.memcpy(block.ptr + offset, array.ctypes.data, array.nbytes, _HOST_TO_DEVICE)
 
     def copy(self, target: Block, source: Block, offset: int = 0, nbytes: int | None = None) -> None:
         """Enqueue a copy of the first `nbytes` (None: all) of `source` to `offset` bytes into `target`."""
@@ -202,8 +239,50 @@ class CudaDevice:
             return
         sizes = np.uint64(count), np.uint64(values.nbytes // count)
         arguments = (np.uint64(target), np.uint64(values.ptr), np.uint64(slots.ptr), *sizes)
-        blocks = max(1, min(self.multiprocessors * 4, -(-count // 256)))
-        self.launch(self._own["scatter"], (blocks, 1, 1), (256, 1, 1), arguments, 0)
+        self._launch_own("scatter", count, *arguments)
+
+    def draw(self, pattern: Pattern, width: int, precision: Precision, keys: Sequence[np.uint64]) -> Drawn:
+        """Enqueue the making of a draw of numbers: what `verify.draw` makes on the host, with the answer under a pad.
+
+        Args:
+            pattern: of the matrix.
+            width: dense columns.
+            precision: of the numbers.
+            keys: of `verify.draw_keys`.
+        """
+        elements = pattern.rows * width
+        drawn = Drawn(
+            self.alloc(precision.value_bytes * pattern.nnz),
+            self.alloc(precision.value_bytes * pattern.cols * width),
+            self.alloc(8 * elements),
+            self.alloc(8 * elements),
+        )
+        kind = np.uint64(_KINDS[precision.value])
+        values, dense = np.uint64(drawn.values.ptr), np.uint64(drawn.dense.ptr)
+        row_ptr, rows = np.uint64(pattern.row_ptr.ptr), np.int32(pattern.rows)
+        of_values, of_rows, of_dense = keys[:3]
+        scale = (np.float64(precision.tiny), of_values, of_rows, kind)
+        self._launch_own("draw_values", 32 * pattern.rows, values, row_ptr, rows, *scale)
+        count = pattern.cols * width
+        self._launch_own("draw_dense", count, dense, np.uint64(count), of_dense, kind)
+        lanes = min(32, 1 << (width - 1).bit_length())
+        operands = (row_ptr, np.uint64(pattern.col_idx.ptr), values, dense, rows, np.int32(width), np.int32(lanes))
+        roundoff = np.float64(BOUND_FACTOR * precision.unit_roundoff)
+        places = np.uint64(drawn.expected.ptr), np.uint64(drawn.bound.ptr)
+        self._launch_own("answer", 32 * pattern.rows, *places, *operands, roundoff, self._key, kind)
+        return drawn
+
+    def answer(self, drawn: Drawn, index: int) -> tuple[float, float]:
+        """(expected, bound) of one element; call `wait` first."""
+        pad = mix(self._key, np.array([index], np.uint64))
+        found = [self.read(block.ptr + 8 * index, 8).view(np.uint64) ^ pad for block in (drawn.expected, drawn.bound)]
+        expected, bound = (float(bits.view(np.float64)[0]) for bits in found)
+        return expected, bound
+
+    def _launch_own(self, kernel: str, threads: int, *arguments: Any) -> None:
+        """Enqueue one of the judge's kernels, whose threads take items in strides."""
+        blocks = max(1, min(self.multiprocessors * 8, -(-threads // 256)))
+        self.launch(self._own[kernel], (blocks, 1, 1), (256, 1, 1), arguments, 0)
 
     def read(self, pointer: int, nbytes: int) -> NDArray[np.uint8]:
         """Device memory as it is now; call `wait` first."""

@@ -21,7 +21,6 @@ from components.judge.prepare import (
     draws_of,
     job_of,
     load_pattern,
-    numbered_draw,
     shuffled_case,
 )
 from components.judge.residents import TRUSTED_S, Numbers, Resident
@@ -89,8 +88,8 @@ class Executor:
     def __init__(self, device: Any, make_baselines: Callable[..., Any] = Baselines) -> None:
         self.device, self._make_baselines = device, make_baselines
         self._residents: Memo[Resident] = Memo(_RESIDENT_BYTES, lambda resident: resident.nbytes)
-        self._numbers: Memo[Numbers] = Memo(_RESIDENT_BYTES // 4, lambda numbers: numbers.nbytes)
-        self._baselines: Memo[Any] = Memo(_RESIDENT_BYTES // 4, lambda baselines: int(baselines.nbytes))
+        self._numbers: Memo[Numbers] = Memo(_RESIDENT_BYTES // 2, lambda numbers: numbers.nbytes)
+        self._baselines: Memo[Any] = Memo(_RESIDENT_BYTES // 2, lambda baselines: int(baselines.nbytes))
         self._modules: OrderedDict[str, dict[str, Any]] = OrderedDict()
         self.passed: OrderedDict[str, str] = OrderedDict()  # the adversarial set, by `passing_key`: what to say of it
         self._clocks: Clocks | None = None  # the latest reading, of an earlier duel
@@ -197,14 +196,14 @@ class Executor:
         return 2 if 2 * resident.input_bytes <= _L2_SHARE * self.device.l2_bytes else 1
 
     def _resident(self, job: Job, case: Case) -> Resident:
-        pattern = (pattern_key(case.matrix), job.operator, job.width, job.precision.name)
-
         def make() -> Resident:
             with self._spending("resident"):
-                numbers = self._numbers.get(pattern, lambda: Numbers(self.device, job, case))
-                return Resident(self.device, job, case, numbers)
+                return Resident(self.device, job, case, self._numbers_of(job, case))
 
-        return self._residents.get((*pattern, str(job.program.format)), make)
+        return self._residents.get((*_problem_key(job, case), str(job.program.format)), make)
+
+    def _numbers_of(self, job: Job, case: Case) -> Numbers:
+        return self._numbers.get(_problem_key(job, case), lambda: Numbers(self.device, job, case.matrix))
 
     def _verify(
         self,
@@ -220,7 +219,7 @@ class Executor:
         at = 0
         try:
             for group in groups:
-                slots = self.device.enter([resident.entry(job, case, *which) for case, resident, *which in group])
+                slots = self.device.enter([resident.entry(job, *which) for _, resident, *which in group])
                 self.device.restore(slots)
                 last = slots.stop == len(batch)
                 if last:
@@ -246,7 +245,7 @@ class Executor:
                 "status": fault.status, "message": fault.message, "poisoned": True, "failed_on": batch[at][0].name
             }  # fmt: skip
         for found, (case, resident, arena, number) in zip(self.device.audits(len(batch)), batch, strict=True):
-            wrong = resident.verdict(found, job, case, arena, number)
+            wrong = resident.verdict(found, job, arena, number)
             if wrong is not None:
                 again = self._once_more(job, case, functions, resident, arena, number, deadline_s)
                 return {"status": (again or wrong).status, "message": (again or wrong).message, "failed_on": case.name}
@@ -264,12 +263,12 @@ class Executor:
     ) -> DeviceFault | None:
         """What is wrong, told of a run whose output still lies there (a later case may have used the arena)."""
         self.device.reset_audits()
-        slots = self.device.enter([resident.entry(job, case, arena, number)])
+        slots = self.device.enter([resident.entry(job, arena, number)])
         self.device.restore(slots)
         self._launch(case, functions, resident, arena)
         self.device.audit(slots)
         self.device.wait(deadline_s)
-        return resident.verdict(self.device.audits(1)[0], job, case, arena, number)
+        return resident.verdict(self.device.audits(1)[0], job, arena, number)
 
     def _launch(self, case: Case, functions: dict[str, Any], resident: Resident, arena: int) -> None:
         self._enqueue(case, functions, [resident.arguments(arena, launch) for launch in case.launches])
@@ -307,7 +306,7 @@ class Executor:
             with self._spending("baselines"):
                 baselines = self._baselines_of(job, case, request.get("baselines"))
             theirs, named = baselines.best, {"baseline": baselines.best.name, "baselines": baselines.times}
-        checks = _TimedChecks(self.device, job, case, resident, ours, rotate, (second, first))
+        checks = _TimedChecks(self.device, job, resident, ours, rotate, (second, first))
         readings = [self._clocks] if self._clocks is not None else []
         with self._spending("duel"):
             fields = duel(
@@ -342,12 +341,15 @@ class Executor:
         return Side("program", self.device.graph(enqueue, runs), runs, lambda: enqueue(0), estimate_us=estimate_us)
 
     def _baselines_of(self, job: Job, case: Case, known: dict[str, float] | None) -> Any:
-        key = (pattern_key(case.matrix), job.operator, job.width, job.precision.name)
-        draws = tuple(numbered_draw(job, case, number) for number in _BASELINE_DRAWS)
-        problem = job.operator, job.width, job.precision
-        return self._baselines.get(
-            key, lambda: self._make_baselines(self.device, case.matrix, *problem, draws=draws, known=known)
-        )
+        def make() -> Any:
+            numbers = self._numbers_of(job, case)
+            draws = tuple(numbers.make(number) for number in _BASELINE_DRAWS)
+            problem = job.operator, job.width, job.precision
+            return self._make_baselines(
+                self.device, case.matrix, *problem, pattern=numbers.pattern, draws=draws, known=known
+            )
+
+        return self._baselines.get(_problem_key(job, case), make)
 
     def _floor_us(self, job: Job, case: Case, facts: Facts) -> float:
         """No program can be faster: its least bytes over the measured bandwidth of where they lie, or an empty launch.
@@ -364,6 +366,10 @@ class Executor:
         return max(moved_us, facts.launch_us * len(case.launches))
 
 
+def _problem_key(job: Job, case: Case) -> tuple[str | int, ...]:
+    return pattern_key(case.matrix), job.operator, job.width, job.precision.name
+
+
 class _TimedChecks:
     """Checks of timed runs, enqueued behind every batch: what they left is audited, then the very graph that was timed
     is replayed on other numbers and that is audited too.
@@ -373,9 +379,9 @@ class _TimedChecks:
     """
 
     def __init__(
-        self, device: Any, job: Job, case: Case, resident: Resident, ours: Side, rotate: int, numbers: tuple[int, int]
+        self, device: Any, job: Job, resident: Resident, ours: Side, rotate: int, numbers: tuple[int, int]
     ) -> None:
-        self._device, self._job, self._case, self._resident, self._ours = device, job, case, resident, ours
+        self._device, self._job, self._resident, self._ours = device, job, resident, ours
         self._held = list(numbers[:rotate])
         self._other = dict(zip(numbers, reversed(numbers), strict=True))
         self._audited: list[tuple[int, int]] = []  # (arena, draw) by slot
@@ -393,7 +399,7 @@ class _TimedChecks:
     def _enter(self) -> range:
         pairs = list(enumerate(self._held))
         self._audited += pairs
-        slots: range = self._device.enter([self._resident.entry(self._job, self._case, *pair) for pair in pairs])
+        slots: range = self._device.enter([self._resident.entry(self._job, *pair) for pair in pairs])
         return slots
 
     def verify(self) -> None:
@@ -403,6 +409,6 @@ class _TimedChecks:
             DeviceFault: a timed run, or a run of what was timed, was wrong.
         """
         for found, (arena, number) in zip(self._device.audits(len(self._audited)), self._audited, strict=True):
-            wrong = self._resident.verdict(found, self._job, self._case, arena, number, " (after timing)")
+            wrong = self._resident.verdict(found, self._job, arena, number, " (after timing)")
             if wrong is not None:
                 raise wrong

@@ -53,21 +53,11 @@ class Case:
     stored: StoredMatrix
     launches: tuple[BoundLaunch, ...]  # those with an empty grid left out: there is nothing to launch
     is_target: bool
-    shuffle: "Shuffle | None" = None  # how the target's rows became this matrix
 
     @property
     def name(self) -> str:
         """How messages name the matrix."""
         return self.matrix.id
-
-
-@dataclass(frozen=True, eq=False)
-class Shuffle:
-    """A matrix with its rows in another order."""
-
-    matrix: SparseMatrix
-    order: NDArray[np.int64]  # of each row, the row that it was
-    source: NDArray[np.int64]  # of each entry, the entry that it was
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +127,7 @@ def coverage_note(job: Job, checked: int) -> str:
 def draws(job: Job, case: Case) -> Iterator[Draw]:
     """The program's two draws of numbers for a case."""
     for number in draws_of(job):
-        yield numbered_draw(job, case, number)
+        yield numbered_draw(job, case.matrix, number)
 
 
 def draws_of(job: Job) -> tuple[int, int]:
@@ -145,14 +135,10 @@ def draws_of(job: Job) -> tuple[int, int]:
     return chosen_draws(job.program_hash, job.target.nnz * job.width if job.target is not None else 0)
 
 
-def numbered_draw(job: Job, case: Case, number: int) -> Draw:
-    """One of the prepared draws of numbers for a case; with shuffled rows it is the target's, shuffled alike."""
-    if case.shuffle is None or job.target is None:
-        return _draw(case.matrix, job, number)
-    target, shuffle = job.target, case.shuffle
-    return _DRAWS.get(
-        _draw_key(case.matrix, job, number), lambda: _permuted(_draw(target, job, number), shuffle, job.width)
-    )
+def numbered_draw(job: Job, matrix: SparseMatrix, number: int) -> Draw:
+    """One of the prepared draws of numbers for a matrix."""
+    key = (pattern_key(matrix), job.operator, job.width, job.precision.name, number)
+    return _DRAWS.get(key, lambda: draw(matrix, OPERATORS[job.operator], job.width, number, job.precision))
 
 
 def shuffled_case(job: Job) -> Case | None:
@@ -164,8 +150,7 @@ def shuffled_case(job: Job) -> Case | None:
         return None
     target = job.target
     try:
-        shuffle = _SHUFFLED.get(pattern_key(target), lambda: _shuffled(target))
-        return dataclasses.replace(_case(job, shuffle.matrix, False), shuffle=shuffle)
+        return _case(job, _SHUFFLED.get(pattern_key(target), lambda: _shuffled(target)), False)
     except FormatNotApplicable:
         return None
 
@@ -215,26 +200,16 @@ def remember(max_bytes: int) -> None:
     _STORED.max_bytes = _DRAWS.max_bytes = max_bytes
 
 
-def _shuffled(matrix: SparseMatrix) -> Shuffle:
+def _shuffled(matrix: SparseMatrix) -> SparseMatrix:
     rng = np.random.default_rng(int(pattern_key(matrix)[:16], 16))
     order = rng.permutation(matrix.rows)
     lengths = np.diff(matrix.row_ptr)[order]
     row_ptr: NDArray[np.int64] = np.zeros(matrix.rows + 1, np.int64)
     np.cumsum(lengths, out=row_ptr[1:])
     source = np.repeat(matrix.row_ptr[:-1][order] - row_ptr[:-1], lengths) + np.arange(matrix.nnz)
-    shuffled = dataclasses.replace(
+    return dataclasses.replace(
         matrix, name=f"{matrix.name} (rows shuffled)", row_ptr=row_ptr, col_idx=matrix.col_idx[source]
     )
-    return Shuffle(shuffled, order, source)
-
-
-def _permuted(numbers: Draw, shuffle: Shuffle, width: int) -> Draw:
-    """A draw for the matrix that a shuffle made: what rows and entries had goes with them."""
-    expected, bound = (
-        np.ascontiguousarray(array.reshape(len(shuffle.order), width)[shuffle.order]).ravel()
-        for array in (numbers.expected, numbers.bound)
-    )
-    return Draw(numbers.values[shuffle.source], numbers.inputs, expected, bound)
 
 
 def _converted(matrix: SparseMatrix, spec: FormatSpec, precision: Precision) -> StoredMatrix | FormatNotApplicable:
@@ -247,22 +222,13 @@ def _converted(matrix: SparseMatrix, spec: FormatSpec, precision: Precision) -> 
     return _STORED.get((pattern_key(matrix), str(spec), precision.name), make)
 
 
-def _draw(matrix: SparseMatrix, job: Job, number: int) -> Draw:
-    key = _draw_key(matrix, job, number)
-    return _DRAWS.get(key, lambda: draw(matrix, OPERATORS[job.operator], job.width, number, job.precision))
-
-
-def _draw_key(matrix: SparseMatrix, job: Job, number: int) -> tuple[str | int, ...]:
-    return pattern_key(matrix), job.operator, job.width, job.precision.name, number
-
-
 def _bytes_of_draw(numbers: Draw) -> int:
     own = numbers.values.nbytes + numbers.expected.nbytes + numbers.bound.nbytes
     return own + sum(array.nbytes for array in numbers.inputs.values())
 
 
 _ORDER_FREE = ("csr", "coo", "sell")
-_SHUFFLED: Memo[Shuffle] = Memo(256 << 20, lambda shuffle: shuffle.matrix.nnz * 28)
+_SHUFFLED: Memo[SparseMatrix] = Memo(256 << 20, lambda matrix: matrix.nnz * 20)
 _STORED: Memo[StoredMatrix | FormatNotApplicable] = Memo(
     256 << 20, lambda stored: stored.bytes + stored.value_slots.nbytes if isinstance(stored, StoredMatrix) else 64
 )

@@ -4,18 +4,20 @@ An arena is restored from a pristine copy on the device before each run, so that
 hold one of several draws of numbers, always at the same addresses; an audit compares all of it afterwards.
 """
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from components.judge.adversarial import GROUP as ADVERSARIAL
-from components.judge.device import Audit, Block, DeviceFault, Entry
-from components.judge.prepare import Buffer, Case, Job, numbered_draw
-from components.judge.verify import DRAWS, Draw, check_output
+from components.judge.device import Audit, Block, DeviceFault, Drawn, Entry, Pattern
+from components.judge.prepare import Case, Job
+from components.judge.verify import Mismatch, draw_keys, prepared_draws
 from components.kernel.operators import OPERATORS
 from components.kernel.types import BoundLaunch
+from components.matrix.types import SparseMatrix
 
 GUARD = 512  # bytes before and after each buffer
 ALIGN = 256  # what cudaMalloc gives
@@ -23,74 +25,66 @@ FILL = 0xFF  # a NaN as float, -1 as int
 TRUSTED_S = 30.0  # deadline of work that runs no program
 
 
+@dataclass(frozen=True)
+class Slot:
+    """One buffer of an arena: its size and that of its elements, in bytes."""
+
+    nbytes: int
+    item: int
+
+
 class Layout:
     """Where each buffer lies in an arena."""
 
-    def __init__(self, arrays: list[Buffer]) -> None:
-        self.sizes = {array.name: array.data.nbytes for array in arrays}
-        self.items = {array.name: array.data.itemsize for array in arrays}
+    def __init__(self, slots: Mapping[str, Slot], output: str) -> None:
+        self.slots, self.output = slots, output
         self.offsets: dict[str, int] = {}
-        self.output = next(array.name for array in arrays if array.writable)
         size = GUARD
-        for array in arrays:
-            self.offsets[array.name] = size
-            size += -(-(array.data.nbytes + GUARD) // ALIGN) * ALIGN
+        for name, slot in slots.items():
+            self.offsets[name] = size
+            size += -(-(slot.nbytes + GUARD) // ALIGN) * ALIGN
         self.size = size
-
-    def image(self, arrays: list[Buffer]) -> NDArray[np.uint8]:
-        """The bytes of an arena before a run."""
-        host: NDArray[np.uint8] = np.full(self.size, FILL, np.uint8)
-        for array in arrays:
-            if not array.writable:
-                start = self.offsets[array.name]
-                host[start : start + array.data.nbytes] = array.data.view(np.uint8)
-        return host
 
     def output_words(self) -> tuple[int, int]:
         """(first 4-byte word, words) of the output."""
-        return self.offsets[self.output] // 4, self.sizes[self.output] // 4
+        return self.offsets[self.output] // 4, self.slots[self.output].nbytes // 4
 
     def blame(self, word: int) -> DeviceFault:
         """Whose bytes a changed word is."""
         place = 4 * word
         for name, start in self.offsets.items():
-            if 0 <= place - start < self.sizes[name]:
-                element = (place - start) // self.items[name]
+            if 0 <= place - start < self.slots[name].nbytes:
+                element = (place - start) // self.slots[name].item
                 return DeviceFault("tampered", f"wrote element {element} of {name}, an input", False)
         return DeviceFault("illegal_access", "wrote outside of every buffer", False)
 
 
 class Numbers:
-    """The draws of numbers of one (matrix, operator, width, precision), on the device; every format takes its own."""
+    """The draws of numbers of one (matrix, operator, width, precision), made on the device for every format."""
 
-    def __init__(self, device: Any, job: Job, case: Case) -> None:
-        self._device = device
-        self._drawn: dict[int, _Drawn] = {}
-        drawn = numbered_draw(job, case, 0)
-        arrays = (drawn.values, *drawn.inputs.values(), drawn.expected, drawn.bound)
-        self.nbytes = DRAWS * sum(array.nbytes for array in arrays)  # that it may come to hold
+    def __init__(self, device: Any, job: Job, matrix: SparseMatrix) -> None:
+        self._device, self._job, self._matrix = device, job, matrix
+        row_ptr = device.upload(matrix.row_ptr.astype(np.int32))
+        col_idx = device.upload(np.ascontiguousarray(matrix.col_idx, np.int32))
+        self.pattern = Pattern(matrix.rows, matrix.cols, matrix.nnz, row_ptr, col_idx)
+        self._drawn: dict[int, Drawn] = {}
+        self._prepared = prepared_draws(matrix.nnz * job.width)
+        precision, elements = job.precision, matrix.rows * job.width
+        one = precision.value_bytes * (matrix.nnz + matrix.cols * job.width) + 16 * elements
+        self.nbytes = self._prepared * one + int(row_ptr.nbytes + col_idx.nbytes)  # that it may come to hold
 
-    def draw(self, job: Job, case: Case, number: int) -> "_Drawn":
-        """One draw, uploaded when first asked for."""
+    def draw(self, number: int) -> Drawn:
+        """One of the draws that programs get, made when first asked for."""
         if number not in self._drawn:
-            numbers, upload = numbered_draw(job, case, number), self._device.upload
-            self._drawn[number] = _Drawn(
-                numbers,
-                upload(np.ascontiguousarray(numbers.values)),
-                {name: upload(np.ascontiguousarray(array)) for name, array in numbers.inputs.items()},
-                self._device.upload_secret(numbers.expected),
-                self._device.upload_secret(numbers.bound),
-            )
+            self._drawn[number] = self.make(number)
         return self._drawn[number]
 
-
-@dataclass(frozen=True, eq=False)
-class _Drawn:
-    numbers: Draw
-    values: Block  # [nnz]
-    inputs: dict[str, Block]
-    expected: Block  # float64, under a pad
-    bound: Block
+    def make(self, number: int) -> Drawn:
+        """A draw, made anew."""
+        job = self._job
+        keys = draw_keys(self._matrix, job.operator, job.width, number)
+        drawn: Drawn = self._device.draw(self.pattern, job.width, job.precision, keys)
+        return drawn
 
 
 class Resident:
@@ -105,19 +99,23 @@ class Resident:
 
     def __init__(self, device: Any, job: Job, case: Case, numbers: Numbers) -> None:
         self.device, self._numbers = device, numbers
+        self._prepared = prepared_draws(case.matrix.nnz * job.width)
         # The adversarial matrices are many and small, and the interpreter has checked every access to them.
         self._alloc = device.alloc if case.matrix.group == ADVERSARIAL else device.alloc_guarded
-        arrays = [Buffer(name, array, False) for name, array in case.stored.arrays.items()]
-        drawn = numbers.draw(job, case, 0).numbers
-        arrays += [Buffer(name, np.ascontiguousarray(array).ravel(), False) for name, array in drawn.inputs.items()]
-        output: NDArray[Any] = np.empty(case.matrix.rows * job.width, job.precision.output_dtype)
-        arrays.append(Buffer(OPERATORS[job.operator].output, output, True))
-        self.layout = Layout(arrays)
-        self.input_bytes = sum(array.data.nbytes for array in arrays)
-        # Padding holds zero; the slots of entries are written over with each draw's values.
-        values = next(array.data for array in arrays if array.name == "values")
-        blank = [Buffer("values", np.zeros_like(values), False) if array.data is values else array for array in arrays]
-        self._base = device.upload(self.layout.image(blank))
+        operator, precision = OPERATORS[job.operator], job.precision
+        slots = {name: Slot(array.nbytes, array.itemsize) for name, array in case.stored.arrays.items()}
+        for name, shape in operator.operand_shapes(case.matrix, job.width).items():
+            slots[name] = Slot(math.prod(shape) * precision.value_bytes, precision.value_bytes)
+        elements = case.matrix.rows * job.width
+        slots[operator.output] = Slot(elements * precision.output_bytes, precision.output_bytes)
+        self.layout = Layout(slots, operator.output)
+        self.input_bytes = sum(slot.nbytes for slot in slots.values())
+        (self._operand,) = operator.inputs
+        self._base = device.alloc(self.layout.size)
+        device.fill(self._base, FILL)
+        for name, array in case.stored.arrays.items():
+            # Padding holds zero; the slots of entries are written over with each draw's values.
+            device.write(self._base, self.layout.offsets[name], np.zeros_like(array) if name == "values" else array)
         self._slots = device.upload(np.ascontiguousarray(case.stored.value_slots))
         self._pristine: dict[int, Block] = {}
         self._arenas: list[Block] = []
@@ -126,7 +124,7 @@ class Resident:
     @property
     def nbytes(self) -> int:
         """Device memory that it may come to hold."""
-        return (3 + DRAWS) * self.layout.size + int(self._slots.nbytes)
+        return (3 + self._prepared) * self.layout.size + int(self._slots.nbytes)
 
     def arena(self, index: int) -> Block:
         """Arena `index`, made when first asked for."""
@@ -134,9 +132,9 @@ class Resident:
             self._arenas.append(self._alloc(self.layout.size))
         return self._arenas[index]
 
-    def entry(self, job: Job, case: Case, index: int, number: int) -> Entry:
+    def entry(self, job: Job, index: int, number: int) -> Entry:
         """Arena `index` with draw `number`, for the device's `restore` and `audit`."""
-        drawn = self._numbers.draw(job, case, number)
+        drawn = self._numbers.draw(number)
         if number not in self._pristine:
             self._pristine[number] = self._make_pristine(drawn)
         return Entry(
@@ -156,25 +154,24 @@ class Resident:
             self._places[index] = places
         return tuple([places[a] if isinstance(a, str) else a for a in launch.arguments])
 
-    def verdict(
-        self, found: Audit, job: Job, case: Case, index: int, number: int, when: str = ""
-    ) -> DeviceFault | None:
+    def verdict(self, found: Audit, job: Job, index: int, number: int, when: str = "") -> DeviceFault | None:
         """What an audit's answer means, in words; None when all was well."""
         if found.changed_word is not None:
             return self.layout.blame(found.changed_word)
         if found.bad_element is None:
             return None
-        first, words = self.layout.output_words()
-        output = self.device.read(self.arena(index).ptr + 4 * first, 4 * words).view(job.precision.output_dtype)
-        mismatch = check_output(output, self._numbers.draw(job, case, number).numbers, job.width)
-        text = f"element {found.bad_element} is off" if mismatch is None else mismatch.describe(job.width)
-        return DeviceFault("wrong", text + when, False)
+        precision = job.precision
+        place = self.arena(index).ptr + self.layout.offsets[self.layout.output]
+        got = self.device.read(place + found.bad_element * precision.output_bytes, precision.output_bytes)
+        expected, bound = self.device.answer(self._numbers.draw(number), found.bad_element)
+        row, column = divmod(found.bad_element, job.width)
+        mismatch = Mismatch(row, column, float(got.view(precision.output_dtype)[0]), expected, bound, found.bad_count)
+        return DeviceFault("wrong", mismatch.describe(job.width) + when, False)
 
-    def _make_pristine(self, drawn: _Drawn) -> Block:
+    def _make_pristine(self, drawn: Drawn) -> Block:
         """What an arena holds before a run on one draw, put together on the device."""
         block: Block = self.device.alloc(self.layout.size)
         self.device.copy(block, self._base)
         self.device.scatter(block.ptr + self.layout.offsets["values"], drawn.values, self._slots)
-        for name, array in drawn.inputs.items():
-            self.device.copy(block, array, self.layout.offsets[name], self.layout.sizes[name])
+        self.device.copy(block, drawn.dense, self.layout.offsets[self._operand])
         return block

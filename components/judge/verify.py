@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from components.judge.splitmix import coins, signed
 from components.kernel.precision import FLOAT32, Precision
 from components.matrix.types import SparseMatrix
 
-DRAWS = 4  # prepared draws of each matrix; a program gets two that its hash picks
-_MUCH, _DRAWS_OF_MUCH = 4_000_000, 3  # products of one run
+DRAWS = 4  # prepared draws of each matrix at the most; a program gets two that its hash picks
+_FEWER = ((100_000_000, 2), (4_000_000, 3))  # products of one run, and how many draws are prepared beyond that
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,19 +63,24 @@ def draw(matrix: SparseMatrix, operator: Any, width: int, number: int, precision
         number: other numbers give other values for the same pattern; programs get those from 0 to DRAWS - 1.
         precision: of the numbers.
     """
-    seed = f"{pattern_key(matrix)} {operator.name} {width} {number}"
-    digest = hashlib.sha256(seed.encode()).digest()
-    rng = np.random.default_rng(np.frombuffer(digest, np.uint32))
-    magnitude = rng.uniform(0.25, 1.0, matrix.nnz) * rng.choice((-1.0, 1.0), matrix.nnz)
-    tiny = rng.random(matrix.rows) < 0.5
-    scale = np.repeat(np.where(tiny, precision.tiny, 1.0), np.diff(matrix.row_ptr))
-    values = precision.encode(magnitude * scale)
+    of_values, of_rows, *of_operands = draw_keys(matrix, operator.name, width, number)
+    scale = np.repeat(np.where(coins(of_rows, matrix.rows), precision.tiny, 1.0), np.diff(matrix.row_ptr))
+    values = precision.encode(signed(of_values, matrix.nnz) * scale)
     valued = replace(matrix, values=precision.decode(values))
-    inputs = {name: precision.encode(array) for name, array in operator.make_inputs(matrix, width, rng).items()}
+    inputs = {
+        name: precision.encode(signed(key, math.prod(shape))).reshape(shape)
+        for (name, shape), key in zip(operator.operand_shapes(matrix, width).items(), of_operands, strict=False)
+    }
     seen = {name: precision.decode(array) for name, array in inputs.items()}
     expected = np.asarray(operator.reference(valued, seen), np.float64).ravel()
     bound = np.asarray(operator.error_bound(valued, seen, precision), np.float64).ravel()
     return Draw(values, inputs, expected, bound)
+
+
+def draw_keys(matrix: SparseMatrix, operator: str, width: int, number: int) -> tuple[np.uint64, ...]:
+    """The keys of a draw's numbers: of the values, of the choice of tiny rows, of up to two dense operands."""
+    seed = f"{pattern_key(matrix)} {operator} {width} {number}"
+    return tuple(np.frombuffer(hashlib.sha256(seed.encode()).digest(), np.uint64))
 
 
 def check_output(output: NDArray[Any], numbers: Draw, width: int) -> Mismatch | None:
@@ -94,14 +101,19 @@ def check_output(output: NDArray[Any], numbers: Draw, width: int) -> Mismatch | 
     return Mismatch(row, column, float(got[index]), float(numbers.expected[index]), float(numbers.bound[index]), count)
 
 
+def prepared_draws(work: int) -> int:
+    """How many draws programs share: where there is much to compute and to keep, fewer."""
+    return next((draws for products, draws in _FEWER if work > products), DRAWS)
+
+
 def chosen_draws(program_hash: str, work: int = 0) -> tuple[int, int]:
     """Two different draws, picked by the program.
 
     Args:
         program_hash: sha256 of its source.
-        work: products of one run, entries times dense columns: where these are many, fewer draws are prepared.
+        work: products of one run, entries times dense columns.
     """
-    count = DRAWS if work <= _MUCH else _DRAWS_OF_MUCH
+    count = prepared_draws(work)
     first = int(program_hash[:8], 16) % count
     return first, (first + 1 + int(program_hash[8:16], 16) % (count - 1)) % count
 

@@ -38,14 +38,17 @@ class Precision:
         return int(np.dtype(self.output_dtype).itemsize)
 
     def encode(self, numbers: NDArray[np.float64]) -> NDArray[Any]:
-        """The nearest numbers of this precision (ties to even), as `value_dtype`.
+        """The nearest numbers of this precision (ties to even, 16 bits by way of float32), as `value_dtype`.
 
         Args:
             numbers: finite and in range.
         """
+        if self.name == "float64":
+            return np.ascontiguousarray(numbers, np.float64)
+        singles = np.ascontiguousarray(numbers, np.float32)
         if self.name != "bfloat16":
-            return np.ascontiguousarray(numbers, self.value_dtype)
-        bits = np.ascontiguousarray(numbers, np.float32).view(np.uint32)
+            return singles.astype(self.value_dtype, copy=False)
+        bits = singles.view(np.uint32)
         return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
 
     def decode(self, stored: NDArray[Any]) -> NDArray[np.float64]:

@@ -5,9 +5,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 
-from components.judge.device import Audit, DeviceFault, Entry
+from components.judge.device import Audit, DeviceFault, Drawn, Entry, Pattern
 from components.judge.nvml import Clocks
+from components.judge.splitmix import coins, signed
+from components.kernel.precision import Precision
 
 
 class Block:
@@ -60,8 +63,26 @@ class StandIn:
         block.view()[: array.nbytes] = array.ravel().view(np.uint8)
         return block
 
-    def upload_secret(self, array: np.ndarray) -> Block:
-        return self.upload(np.ascontiguousarray(array))
+    def fill(self, block: Block, byte: int) -> None:
+        block.view()[:] = byte
+
+    def write(self, block: Block, offset: int, array: np.ndarray) -> None:
+        block.view()[offset : offset + array.nbytes] = array.ravel().view(np.uint8)
+
+    def draw(self, pattern: Pattern, width: int, precision: Precision, keys: Sequence[np.uint64]) -> Drawn:
+        row_ptr = pattern.row_ptr.view(np.int32)
+        scale = np.repeat(np.where(coins(keys[1], pattern.rows), precision.tiny, 1.0), np.diff(row_ptr))
+        values = precision.encode(signed(keys[0], pattern.nnz) * scale)
+        dense = precision.encode(signed(keys[2], pattern.cols * width))
+        shape = (pattern.rows, pattern.cols)
+        csr = scipy.sparse.csr_array((precision.decode(values), pattern.col_idx.view(np.int32), row_ptr), shape)
+        operand = precision.decode(dense).reshape(pattern.cols, width)
+        factor = 4 * precision.unit_roundoff * np.diff(row_ptr)[:, None]
+        answers = (csr @ operand, factor * (abs(csr) @ abs(operand)))
+        return Drawn(self.upload(values), self.upload(dense), *map(self.upload, answers))
+
+    def answer(self, drawn: Drawn, index: int) -> tuple[float, float]:
+        return float(drawn.expected.view(np.float64)[index]), float(drawn.bound.view(np.float64)[index])
 
     def copy(self, target: Block, source: Block, offset: int = 0, nbytes: int | None = None) -> None:
         size = source.nbytes if nbytes is None else nbytes

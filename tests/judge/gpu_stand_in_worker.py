@@ -58,7 +58,7 @@ class Library:
 
     nbytes = 1
 
-    def __init__(self, device: Any, matrix: Any, *problem: Any, draws: Any, known: Any) -> None:
+    def __init__(self, device: Any, matrix: Any, *problem: Any, pattern: Any, draws: Any, known: Any) -> None:
         def once() -> None:
             device.elapsed += 20.0
 

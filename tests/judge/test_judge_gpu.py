@@ -1,7 +1,6 @@
 """The GPU executor's own logic on a stand-in for the device that runs Python functions as kernels."""
 
 import base64
-import dataclasses
 import time
 from types import MappingProxyType
 from typing import Any
@@ -11,14 +10,17 @@ import pytest
 
 from components.errors import UserError
 from components.judge.compile import compile_program
-from components.judge.device_kernels import CHECKS, pad
+from components.judge.device_kernels import CHECKS, NUMBERS
 from components.judge.emulate.machine import EmuBuffer, EmulatorLimits, EmuLaunch, load_ptx, run
 from components.judge.executor import Executor
 from components.judge.gpu import GpuExecutor
 from components.judge.handover import Handover
-from components.judge.prepare import cases, job_of, numbered_draw, shuffled_case
+from components.judge.prepare import job_of, shuffled_case
+from components.judge.splitmix import mix
 from components.judge.timing import Side
+from components.judge.verify import draw, draw_keys
 from components.kernel.operators import OPERATORS
+from components.kernel.precision import PRECISIONS
 from components.matrix.types import SparseMatrix
 from tests.judge.device_stand_in import StandIn
 
@@ -43,7 +45,7 @@ class Library:
     nbytes = 1
     made = 0
 
-    def __init__(self, device: Any, matrix: Any, *problem: Any, draws: Any, known: Any) -> None:
+    def __init__(self, device: Any, matrix: Any, *problem: Any, pattern: Any, draws: Any, known: Any) -> None:
         Library.made += 1
 
         def once() -> None:
@@ -226,21 +228,6 @@ def test_the_shuffled_target_has_the_same_rows(tmp_path: Any) -> None:
     assert not np.array_equal(np.diff(mixed.row_ptr), np.diff(matrix.row_ptr))
 
 
-@pytest.mark.parametrize(("operator", "width"), [("spmv", 1), ("spmm", 3)])
-def test_a_draw_for_shuffled_rows_is_the_target_s_and_right(tmp_path: Any, operator: str, width: int) -> None:
-    operands = OPERATORS[operator]
-    source = SOURCE.replace("float* x", f"float* {operands.inputs[0]}").replace("float* y", f"float* {operands.output}")
-    job = job_of(request(tmp_path, source=source, operator=operator, width=width))
-    case = shuffled_case(job)
-    assert case is not None
-    numbers = numbered_draw(job, case, 1)
-    valued = dataclasses.replace(case.matrix, values=numbers.values.astype(np.float64))
-    assert np.allclose(numbers.expected, np.ravel(operands.reference(valued, numbers.inputs)), rtol=1e-12)
-    assert np.allclose(numbers.bound, np.ravel(operands.error_bound(valued, numbers.inputs)), rtol=1e-12)
-    own = next(c for c in cases(job) if c.is_target)
-    assert np.array_equal(np.sort(numbers.values), np.sort(numbered_draw(job, own, 1).values))
-
-
 def test_a_program_against_itself_is_even(tmp_path: Any) -> None:
     answer, _ = judge(StandIn(product), tmp_path, self_duel=True)
     assert (answer["baseline"], answer["speedup"]) == ("itself", pytest.approx(1.0))
@@ -318,7 +305,7 @@ def test_answers_lie_on_the_device_under_a_pad_that_its_audit_takes_off(kind: An
     key = np.uint64(0xFEDCBA9876543210)
     expected, bound = np.array([1.5, -2.0, 0.0]), np.array([1e-6, 1e-6, 0.0])
     index = np.arange(3, dtype=np.uint64)
-    assert not np.isclose((expected.view(np.uint64) ^ pad(key, index)).view(np.float64), expected).any()
+    assert not np.isclose((expected.view(np.uint64) ^ mix(key, index)).view(np.float64), expected).any()
     pristine = np.full(16, 0xFFFFFFFF, np.uint32)
     pristine[:4] = [1, 2, 3, 4]
 
@@ -332,8 +319,8 @@ def test_answers_lie_on_the_device_under_a_pad_that_its_audit_takes_off(kind: An
             arena[change] ^= 1
         results = np.array([2**64 - 1, 2**64 - 1, 0] * 2, np.uint64)
         arrays = {
-            "arena": arena, "pristine": pristine, "expected": expected.view(np.uint64) ^ pad(key, index),
-            "bound": bound.view(np.uint64) ^ pad(key, index), "results": results,
+            "arena": arena, "pristine": pristine, "expected": expected.view(np.uint64) ^ mix(key, index),
+            "bound": bound.view(np.uint64) ^ mix(key, index), "results": results,
         }  # fmt: skip
         buffers = [EmuBuffer(n, a, n == "results", True) for n, a in arrays.items()]
         numbers = (np.uint64(16), np.uint64(8), np.uint64(len(words)))
@@ -368,3 +355,40 @@ def test_values_of_every_size_are_scattered(kind: Any) -> None:
     right = np.zeros(1000, kind)
     right[slots] = values
     assert np.array_equal(target, right)
+
+
+@pytest.mark.parametrize("width", [1, 3, 40])
+@pytest.mark.parametrize("precision", PRECISIONS.values(), ids=PRECISIONS)
+def test_the_device_draws_what_the_host_draws(precision: Any, width: int) -> None:
+    """The judge's own kernels that make numbers and answers, run by the interpreter: equal to the last bit."""
+    matrix, operator = target(), OPERATORS["spmv" if width == 1 else "spmm"]
+    host = draw(matrix, operator, width, 2, precision)
+    of_values, of_rows, of_dense, _ = draw_keys(matrix, operator.name, width, 2)
+    module = load_ptx(compile_program(CHECKS + NUMBERS, "sm_90").ptx)
+    secret, kind = np.uint64(0xFEDCBA9876543210), np.uint64(list(PRECISIONS).index(precision.name))
+    elements, count = matrix.rows * width, matrix.cols * width
+    arrays = {
+        "row_ptr": matrix.row_ptr.astype(np.int32), "col_idx": matrix.col_idx,
+        "values": np.zeros(matrix.nnz, precision.value_dtype), "dense": np.zeros(count, precision.value_dtype),
+        "expected": np.zeros(elements, np.uint64), "bound": np.zeros(elements, np.uint64),
+    }  # fmt: skip
+    rows, lanes = np.int32(matrix.rows), np.int32(min(32, 1 << (width - 1).bit_length()))
+    roundoff = np.float64(4 * precision.unit_roundoff)
+    operands = ("row_ptr", "col_idx", "values", "dense", rows, np.int32(width), lanes, roundoff, secret, kind)
+    launches = [
+        EmuLaunch(kernel, (2, 1, 1), (256, 1, 1), 0, arguments)
+        for kernel, arguments in {
+            "draw_values": ("values", "row_ptr", rows, np.float64(precision.tiny), of_values, of_rows, kind),
+            "draw_dense": ("dense", np.uint64(count), of_dense, kind),
+            "answer": ("expected", "bound", *operands),
+        }.items()
+    ]
+    buffers = [EmuBuffer(name, array, name not in ("row_ptr", "col_idx"), True) for name, array in arrays.items()]
+    answer = run(module, launches, buffers, EmulatorLimits(10_000_000))
+    assert answer.status == "ok", answer.message
+    assert np.array_equal(arrays["values"], host.values)
+    assert np.array_equal(arrays["dense"], next(iter(host.inputs.values())).ravel())
+    pad = mix(secret, np.arange(elements, dtype=np.uint64))
+    expected, bound = ((arrays[name] ^ pad).view(np.float64) for name in ("expected", "bound"))
+    assert np.allclose(expected, host.expected, rtol=1e-13, atol=1e-15)
+    assert np.allclose(bound, host.bound, rtol=1e-13)

@@ -12,6 +12,7 @@ from components.judge import options
 from components.judge.adversarial import MIN_APPLICABLE, adversarial_matrices
 from components.judge.memo import Memo
 from components.judge.options import judge_defaults, resolve_backend
+from components.judge.splitmix import coins, signed
 from components.judge.verify import DRAWS, check_output, chosen_draws, draw, pattern_key
 from components.kernel.formats import FORMATS, convert, format_spec
 from components.kernel.operators import OPERATORS
@@ -169,3 +170,14 @@ def test_a_memo_forgets_the_least_recently_used() -> None:
     for number in (1, 2, 1, 3, 1, 2):
         memo.get(number, lambda number=number: make(number))
     assert made == [1, 2, 3, 2]
+
+
+def test_drawn_numbers_are_signed_spread_and_never_small() -> None:
+    numbers = signed(np.uint64(2**64 - 5), 20_000)
+    magnitudes = np.abs(numbers)
+    assert 0.25 <= magnitudes.min() < 0.251 < 0.999 < magnitudes.max() <= 1
+    assert abs(np.mean(numbers > 0) - 0.5) < 0.02
+    assert abs(np.mean(magnitudes) - 0.625) < 0.01
+    assert len(np.unique(numbers)) == len(numbers)
+    assert not np.intersect1d(numbers, signed(np.uint64(7), 20_000)).size
+    assert abs(np.mean(coins(np.uint64(7), 20_000)) - 0.5) < 0.02

@@ -27,8 +27,8 @@ class Operator(ABC):
     scalars: ClassVar[tuple[str, ...]]  # integers it publishes besides the format's
 
     @abstractmethod
-    def make_inputs(self, matrix: SparseMatrix, width: int, rng: np.random.Generator) -> dict[str, NDArray[np.float64]]:
-        """New dense operands: signed, uniform in +-[0.25, 1]."""
+    def operand_shapes(self, matrix: SparseMatrix, width: int) -> dict[str, tuple[int, ...]]:
+        """The shapes of the dense operands by name."""
 
     @abstractmethod
     def reference(self, matrix: SparseMatrix, inputs: Inputs) -> NDArray[np.float64]:
@@ -56,12 +56,6 @@ class Operator(ABC):
         lengths = np.diff(matrix.row_ptr).astype(np.float64)
         scale = BOUND_FACTOR * precision.unit_roundoff * lengths
         return magnitudes * (scale if magnitudes.ndim == 1 else scale[:, None])
-
-
-def signed(rng: np.random.Generator, *shape: int) -> NDArray[np.float64]:
-    """Of random sign, magnitudes uniform in [0.25, 1]: nothing hides behind a zero or a one."""
-    drawn: NDArray[np.float64] = rng.uniform(0.25, 1.0, shape) * rng.choice((-1.0, 1.0), shape)
-    return drawn
 
 
 def vector_threads(matrix: SparseMatrix) -> int:

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from components.kernel.operators.base import Inputs, Operator, signed
+from components.kernel.operators.base import Inputs, Operator
 from components.kernel.precision import FLOAT32, Precision
 from components.matrix.types import SparseMatrix
 
@@ -14,9 +14,9 @@ class Spmm(Operator):
     name, summary = "spmm", "C = A B"
     inputs, output, scalars = ("B",), "C", ("width",)
 
-    def make_inputs(self, matrix: SparseMatrix, width: int, rng: np.random.Generator) -> dict[str, NDArray[np.float64]]:
-        """`B` float64[cols, width]."""
-        return {"B": signed(rng, matrix.cols, width)}
+    def operand_shapes(self, matrix: SparseMatrix, width: int) -> dict[str, tuple[int, ...]]:
+        """`B` [cols, width]."""
+        return {"B": (matrix.cols, width)}
 
     def reference(self, matrix: SparseMatrix, inputs: Inputs) -> NDArray[np.float64]:
         """float64[rows, width]."""

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from components.kernel.operators.base import Inputs, Operator, signed, vector_threads
+from components.kernel.operators.base import Inputs, Operator, vector_threads
 from components.kernel.precision import FLOAT32, Precision
 from components.matrix.types import SparseMatrix
 
@@ -14,9 +14,9 @@ class Spmv(Operator):
     name, summary = "spmv", "y = A x"
     inputs, output, scalars = ("x",), "y", ()
 
-    def make_inputs(self, matrix: SparseMatrix, width: int, rng: np.random.Generator) -> dict[str, NDArray[np.float64]]:
-        """`x` float64[cols]."""
-        return {"x": signed(rng, matrix.cols)}
+    def operand_shapes(self, matrix: SparseMatrix, width: int) -> dict[str, tuple[int, ...]]:
+        """`x` [cols]."""
+        return {"x": (matrix.cols,)}
 
     def reference(self, matrix: SparseMatrix, inputs: Inputs) -> NDArray[np.float64]:
         """float64[rows]."""
