@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from components.campaign.run import MATRICES, MEASUREMENTS, PROBLEMS, SESSIONS, SOURCES
 from components.campaign.shards import read_table, shards_of
-from components.campaign.table import COLUMNS, MEASUREMENT, PROBLEM, check, measurements_suite
+from components.campaign.table import COLUMNS, MEASUREMENT, PLACE, PROBLEM, check, measurements_suite
 from components.errors import UserError
 from components.files import replacing
 
@@ -44,8 +44,8 @@ def ingest(folders: Sequence[Path], out: Path) -> dict[str, Any]:
     sides = {name: _side(folders, name, keys) for name, keys in _SIDES.items()}
     lines = [line for folder in folders for line in read_table(folder, MEASUREMENTS)]
     frame = pd.DataFrame([line.row for line in lines])
-    frame["shard"] = [str(line.shard) for line in lines]
-    frame["line"] = [line.number for line in lines]
+    depth = 1 if len(folders) == 1 else 2  # parts of a path that tell shards apart; messages have little room
+    frame[PLACE] = [f"{'/'.join(line.shard.parts[-depth:])} line {line.number}" for line in lines]
     frame["has_source"] = frame["program_hash"].isin(sides[SOURCES]["program_hash"])
     frame["has_features"] = frame["matrix"].isin(sides[MATRICES]["matrix"])
     check(frame, measurements_suite())

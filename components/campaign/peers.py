@@ -87,7 +87,8 @@ def family_table(speedups: "pd.DataFrame", search: "pd.DataFrame") -> dict[str, 
         speedups: of `family_speedups`.
         search: the search's rows of the problem that were judged, for what the family cost.
     """
-    wins = speedups.idxmax(axis=1).where(speedups.max(axis=1) > 1.0) if len(speedups.columns) else None
+    whole = speedups.fillna(0.0)
+    wins = whole.idxmax(axis=1).where(whole.max(axis=1) > 1.0) if len(whole.columns) else None
     judged = search.groupby("family", observed=True).size()
     return {
         str(name): {

@@ -121,14 +121,14 @@ class Campaign:
     # -- one matrix ------------------------------------------------------------------------------------------------
 
     def _matrix(self, source: Source) -> None:
-        wanted = [problem for problem in self.problems if (source.name, str(problem)) not in self._done]
-        with self._lock:
-            self.tally.before += len(self.problems) - len(wanted)
-        if not wanted:
+        if not self._wanted(source.name):
+            self._skip(len(self.problems))
             return
         matrix = source.load()
-        if matrix.id != source.name:
-            raise SparseRLError(f"loaded {matrix.id}, expected {source.name}")
+        wanted = self._wanted(matrix.id)  # a file without a group says its name only now
+        self._skip(len(self.problems) - len(wanted))
+        if not wanted:
+            return
         features = structure_features(matrix)
         subject = Subject(matrix, features, Sizes(matrix, features))
         with self._lock:
@@ -143,6 +143,13 @@ class Campaign:
                 self._close(subject, problem, {"outcome": "refused", "message": str(error)[:240]})
                 with self._lock:
                     self.tally.refused += 1
+
+    def _wanted(self, matrix: str) -> list[Problem]:
+        return [problem for problem in self.problems if (matrix, str(problem)) not in self._done]
+
+    def _skip(self, count: int) -> None:
+        with self._lock:
+            self.tally.before += count
 
     def _problem(self, subject: Subject, problem: Problem) -> None:
         if self._ended():

@@ -21,7 +21,7 @@ _MOST = 2**31 - 1
 class Source:
     """A matrix that is not read yet."""
 
-    name: str
+    name: str  # group/name; without a group where only the file says it
     stratum: str  # its class, or the generated family
     load: Callable[[], SparseMatrix]
 

@@ -169,7 +169,7 @@ def _bandwidth(
     room = large["time_us"].to_numpy(np.float64) * rates
     stored = large["bytes_stored"].to_numpy(np.float64)
     dense = np.array([problem.operand_bytes(int(r), int(c)) for r, c in zip(large["rows"], large["cols"], strict=True)])
-    kinds = large["structure_class"].astype(str).to_numpy()
+    kinds = done.loc[large.index, "structure_class"].astype(str).to_numpy()
     classes = sorted(set(kinds))
     return {
         "bandwidth_share": {kind: _geomean(((stored + dense) / room)[kinds == kind]) for kind in classes},

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 PROBLEM = ("matrix", "operator", "width", "dtype", "arch", "gpu")
 MEASUREMENT = (*PROBLEM, "program_hash", "phase", "round")  # what names one row
-_WHERE = ("shard", "line")  # how messages name one
+PLACE = "place"  # shard and line: how messages name a row
 
 _TEXTS = (
     "matrix", "structure_class", "operator", "dtype", "arch", "family", "parameters", "format", "program_hash",
@@ -41,13 +41,13 @@ COLUMNS = {
 
 
 def measurements_suite() -> Suite:
-    """The measurements: `COLUMNS`, with `shard` and `line` naming each row's place."""
+    """The measurements: `COLUMNS`, with `PLACE` and whether sources and features are there."""
     return Suite(
-        identity=_WHERE,
+        identity=(PLACE,),
         columns=(
-            *(Column(name, "text") for name in (*_TEXTS, "shard")),
+            *(Column(name, "text") for name in (*_TEXTS, PLACE)),
             *(Column(name, "text", nullable=True) for name in _TEXTS_OR_NULL),
-            *(Column(name, "integer") for name in (*_INTEGERS, "line")),
+            *(Column(name, "integer") for name in _INTEGERS),
             *(Column(name, "integer", nullable=True) for name in _INTEGERS_OR_NULL),
             Column("seconds", "real"),
             *(Column(name, "real", nullable=True) for name in _REALS_OR_NULL),
