@@ -6,18 +6,29 @@ from typing import TYPE_CHECKING, Any
 
 from components.campaign.run import MATRICES, MEASUREMENTS, PROBLEMS, SESSIONS, SOURCES
 from components.campaign.shards import read_table, shards_of
-from components.campaign.table import COLUMNS, MEASUREMENT, PLACE, PROBLEM, check, measurements_suite
+from components.campaign.table import (
+    COLUMNS,
+    MEASUREMENT,
+    PLACE,
+    PROBLEM,
+    check,
+    matrices_suite,
+    measurements_suite,
+    problems_suite,
+    sources_suite,
+)
 from components.errors import UserError
 from components.files import replacing
+from components.quality.rules import Suite
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_SIDES = {  # what names a row of each side table
-    SOURCES: ("program_hash",),
-    MATRICES: ("matrix",),
-    PROBLEMS: PROBLEM,
-    SESSIONS: ("session",),
+_SIDES: dict[str, tuple[tuple[str, ...], Suite | None]] = {  # what names a row of each side table; what it satisfies
+    SOURCES: (("program_hash",), sources_suite()),
+    MATRICES: (("matrix",), matrices_suite()),
+    PROBLEMS: (PROBLEM, problems_suite()),
+    SESSIONS: (("session",), None),  # told as they were, for the record
 }
 
 
@@ -36,19 +47,14 @@ def ingest(folders: Sequence[Path], out: Path) -> dict[str, Any]:
     Raises:
         UserError: a folder without rows, a damaged shard, or rows that break the suite, named by shard and line.
     """
-    import pandas as pd
-
     for folder in folders:
         if not shards_of(folder, MEASUREMENTS):
             raise UserError(f"{folder}: no {MEASUREMENTS}-00000.jsonl.gz, expected the folder of a campaign")
-    sides = {name: _side(folders, name, keys) for name, keys in _SIDES.items()}
-    lines = [line for folder in folders for line in read_table(folder, MEASUREMENTS)]
-    frame = pd.DataFrame([line.row for line in lines])
-    depth = 1 if len(folders) == 1 else 2  # parts of a path that tell shards apart; messages have little room
-    frame[PLACE] = [f"{'/'.join(line.shard.parts[-depth:])} line {line.number}" for line in lines]
+    sides = {name: _side(folders, name, *how) for name, how in _SIDES.items()}
+    frame = _frame(folders, MEASUREMENTS)
     frame["has_source"] = frame["program_hash"].isin(sides[SOURCES]["program_hash"])
     frame["has_features"] = frame["matrix"].isin(sides[MATRICES]["matrix"])
-    check(frame, measurements_suite())
+    check(MEASUREMENTS, frame, measurements_suite())
     whole = len(frame)
     frame = frame.drop_duplicates(list(MEASUREMENT)).sort_values(list(MEASUREMENT), kind="stable")
     tables = {"": compact(frame), **{f"-{name}": side for name, side in sides.items()}}
@@ -75,10 +81,21 @@ def compact(frame: "pd.DataFrame") -> "pd.DataFrame":
     return table.reset_index(drop=True)
 
 
-def _side(folders: Sequence[Path], name: str, keys: tuple[str, ...]) -> "pd.DataFrame":
+def _side(folders: Sequence[Path], name: str, keys: tuple[str, ...], suite: Suite | None) -> "pd.DataFrame":
+    frame = _frame(folders, name).drop_duplicates(list(keys)).reset_index(drop=True)
+    if suite is not None:
+        check(name, frame, suite)
+    return frame.drop(columns=PLACE)
+
+
+def _frame(folders: Sequence[Path], name: str) -> "pd.DataFrame":
+    """All rows of a table, each with its place."""
     import pandas as pd
 
-    rows = [line.row for folder in folders for line in read_table(folder, name)]
-    if not rows:
+    lines = [line for folder in folders for line in read_table(folder, name)]
+    if not lines:
         raise UserError(f"{folders[0]}: no {name}-00000.jsonl.gz, expected it beside {MEASUREMENTS}")
-    return pd.DataFrame(rows).drop_duplicates(list(keys)).reset_index(drop=True)
+    frame = pd.DataFrame([line.row for line in lines])
+    depth = 1 if len(folders) == 1 else 2  # parts of a path that tell shards apart; messages have little room
+    frame[PLACE] = [f"{'/'.join(line.shard.parts[-depth:])} line {line.number}" for line in lines]
+    return frame

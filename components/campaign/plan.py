@@ -86,13 +86,13 @@ def check_families(names: Sequence[str]) -> None:
         raise UserError(f"family {unknown[0]!r}: expected one of {', '.join(FAMILIES)}")
 
 
-# -- round 0: representatives --------------------------------------------------------------------------------------
+# -- rounds 0 and 1: representatives ----------------------------------------------------------------------------------
 
 
 def representatives(
     programs: dict[str, RenderedProgram], features: StructureFeatures, width: int, count: int
-) -> list[str]:
-    """Up to `count` programs of each family to begin with, by hash; the first of every family come first.
+) -> list[list[str]]:
+    """Up to `count` programs of each family to begin with, by hash: the first of every family, the second, and so on.
 
     The first is the one whose parameters are nearest to what the structure suggests (see `_suggested`), the others are
     each as far as possible from those taken before (farthest-point sampling: Gonzalez, Theor. Comput. Sci. 38, 1985).
@@ -112,7 +112,7 @@ def representatives(
             layer.append(members[nearest])
             away = np.minimum(away, np.abs(places - places[nearest]).sum(axis=1))
             nearest = int(away.argmax())
-    return [digest for layer in layers for digest in layer]
+    return layers
 
 
 def neighbours(programs: dict[str, RenderedProgram], digest: str) -> list[str]:

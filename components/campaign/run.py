@@ -29,6 +29,8 @@ from components.matrix.features import structure_features
 
 MEASUREMENTS, SOURCES, MATRICES, PROBLEMS, SESSIONS = "measurements", "sources", "matrices", "problems", "sessions"
 Key = tuple[str, str]  # matrix, problem
+_BATCH_PRODUCTS = 200_000_000  # non-zeros times dense columns of a batch's programs: it ends within a minute or so
+_LEAST_BATCH = 4
 
 
 class Stopped(Exception):
@@ -140,7 +142,8 @@ class Campaign:
             try:
                 self._problem(subject, problem)
             except UserError as error:  # the judge's: this cannot be asked on this machine
-                self._close(subject, problem, {"outcome": "refused", "message": str(error)[:240]})
+                nothing = dict.fromkeys(("applicable", "judged", "pruned", "finals", "seconds"))
+                self._close(subject, problem, {"outcome": "refused", "message": str(error)[:240], **nothing})
                 with self._lock:
                     self.tally.refused += 1
 
@@ -178,7 +181,7 @@ class Campaign:
             programs,
             subject.features,
             problem.width,
-            self.settings,
+            dataclasses.replace(self.settings, batch=self._batch(subject, problem)),
             lambda digests, phase, number: self._measure(subject, problem, programs, digests, phase, number),
             prune,
             floor_us,
@@ -201,6 +204,11 @@ class Campaign:
         with self._lock:
             self.tally.done += 1
         self._say(f"{subject.matrix.id} {problem}: {best:.2f}x, {search.judged} judged in {seconds:.1f} s")
+
+    def _batch(self, subject: Subject, problem: Problem) -> int:
+        """Programs of a batch: fewer on a large matrix, so that the budget's end or a crash costs little."""
+        fitting = _BATCH_PRODUCTS // max(1, subject.matrix.nnz * problem.width)
+        return min(self.settings.batch, max(_LEAST_BATCH, fitting))
 
     def _close(self, subject: Subject, problem: Problem, outcome: dict[str, Any]) -> None:
         row = {**problem_columns(subject, problem, self.session), **outcome, "session": self.session.name}

@@ -22,8 +22,9 @@ PRUNED = "pruned"  # a row's status that is no verdict
 class SearchSettings:
     """How far the search goes."""
 
-    representatives: int = 3  # programs of each family to begin with
-    rounds: int = 4  # of coordinate descent
+    representatives: int = 3  # programs of each family to begin with, spread over its parameters
+    spread_within: float = 3.0  # the first alone of a family whose first is slower than the best by more
+    rounds: int = 4  # of coordinate descent, after the two of representatives
     beam: int = 3  # families whose best program is varied
     beam_within: float = 1.5  # and only within this factor of the best
     per_problem: int = 0  # programs judged at most; 0: no limit
@@ -75,15 +76,21 @@ class Search:
 
     def run(self) -> None:
         """Search, then measure the winners again."""
-        proposed = representatives(self.programs, self.features, self.width, self.settings.representatives)
-        for number in range(self.settings.rounds + 1):
+        layers = representatives(self.programs, self.features, self.width, self.settings.representatives)
+        proposed = layers[0]
+        for number in range(self.settings.rounds + 2):
             new = [digest for digest in dict.fromkeys(proposed) if digest not in self.rows]
             if self.settings.per_problem:
                 new = new[: max(0, self.settings.per_problem - self.judged)]
-            if not new:
+            if not new and number != 1:
                 break
             self._advance(new, number)
-            proposed = [other for digest in self._beam() for other in neighbours(self.programs, digest)]
+            if number == 0:
+                near = {self.programs[digest].family for digest in self._leaders(self.settings.spread_within)}
+                proposed = [d for layer in layers[1:] for d in layer if self.programs[d].family in near]
+            else:
+                leaders = self._leaders(self.settings.beam_within)[: self.settings.beam]
+                proposed = [other for digest in leaders for other in neighbours(self.programs, digest)]
         self.rows = {**self._known, **self.rows}  # what an earlier run with other settings judged counts too
         self._finish()
 
@@ -119,10 +126,10 @@ class Search:
         """What makes two programs one: the machine code and the contract (format and launches)."""
         return self.rows[digest]["code_hash"], contract_of(self.programs[digest].source)
 
-    def _beam(self) -> list[str]:
-        limit = self.best_us() * self.settings.beam_within
-        best = best_of_families(self.ranking(), self.rows)
-        return [digest for digest in best if self.rows[digest]["time_us"] <= limit][: self.settings.beam]
+    def _leaders(self, factor: float) -> list[str]:
+        """The fastest program of every family that is within a factor of the best, fastest first."""
+        limit = self.best_us() * factor
+        return [d for d in best_of_families(self.ranking(), self.rows) if self.rows[d]["time_us"] <= limit]
 
     def _finish(self) -> None:
         """Measure the fastest programs, and the best of every family, again; the unreliable ones once more."""

@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING, Any, cast
 
 from components.campaign.search import PRUNED
-from components.quality.rules import ARCH, SHA256, Column, Derived, Kind, Suite, between, matches, one_of
+from components.files import sha256_text
+from components.quality.rules import ARCH, SHA256, Column, Derived, Kind, Suite, between, matches, one_of, unique
 from components.quality.suites import Outcome, QualityError, QualityReport, _schema, _values
 from components.quality.tables import DTYPES, OPERATORS, REGISTERS_MAX, STATUSES, STRUCTURE_CLASSES, TIMINGS
 
@@ -121,23 +122,84 @@ def measurements_suite() -> Suite:
                 ("reliable", "unreliable_because"),
                 lambda f: f["reliable"].map(lambda value: value is False) == f["unreliable_because"].notna(),
             ),
-            _law(
-                "a program_hash has one family and parameters",
-                ("program_hash", "family", "parameters"),
-                lambda f: f.groupby("program_hash")[["family", "parameters"]].transform("nunique").le(1).all(axis=1),
-            ),
             _law("every program's source is there", ("has_source",), lambda f: f["has_source"].astype(bool)),
             _law("every matrix's features are there", ("has_features",), lambda f: f["has_features"].astype(bool)),
         ),
     )
 
 
-def check(frame: "pd.DataFrame", suite: Suite) -> None:
+def sources_suite() -> Suite:
+    """The programs' texts."""
+    return Suite(
+        identity=(PLACE,),
+        columns=tuple(Column(name, "text") for name in ("program_hash", "family", "parameters", "source", PLACE)),
+        rules=(unique("program_hash"), matches("source", r"^// format: \S", "source begins with its format line")),
+        derived=(
+            Derived(
+                "program_hash is the sha256 of source",
+                ("program_hash", "source"),
+                lambda f: f["source"].map(lambda text: sha256_text(str(text))) == f["program_hash"],
+                ("program_hash",),
+            ),
+        ),
+    )
+
+
+def matrices_suite() -> Suite:
+    """The matrices with their features, which are all finite."""
+    texts = ("matrix", "name", "group", "source", "sha256", "field", "symmetry", "structure_class", PLACE)
+    return Suite(
+        identity=(PLACE,),
+        columns=(*(Column(name, "text") for name in texts), *(Column(n, "integer") for n in ("rows", "cols", "nnz"))),
+        rules=(unique("matrix"), one_of("structure_class", STRUCTURE_CLASSES), between("nnz", 1)),
+        derived=(
+            Derived("matrix is group/name", ("matrix",), lambda f: f["matrix"] == f["group"] + "/" + f["name"], ()),
+        ),
+        rest_is_numeric=True,
+    )
+
+
+def problems_suite() -> Suite:
+    """The problems whose search has ended."""
+    texts = ("matrix", "structure_class", "operator", "dtype", "arch", "outcome", "session", PLACE)
+    integers = ("rows", "cols", "nnz", "width")
+    numbers = ("applicable", "judged", "pruned", "finals", "seconds")
+    return Suite(
+        identity=(PLACE,),
+        columns=(
+            *(Column(name, "text") for name in texts),
+            *(Column(name, "text", nullable=True) for name in ("gpu", "message")),
+            *(Column(name, "integer") for name in integers),
+            *(Column(name, "real", nullable=True) for name in numbers),
+        ),
+        rules=(
+            one_of("operator", OPERATORS),
+            one_of("dtype", DTYPES),
+            one_of("structure_class", STRUCTURE_CLASSES),
+            one_of("outcome", ("done", "refused")),
+            matches("arch", ARCH, "arch is sm_XX"),
+            *(between(name, 1) for name in integers),
+            *(between(name, 0) for name in numbers),
+        ),
+        derived=(
+            _law(
+                "a refused problem says why, a done one how much was judged",
+                ("outcome", "message", "judged"),
+                lambda f: (
+                    (f["outcome"] == "done").where(f["message"].isna(), f["outcome"] == "refused")
+                    & (f["judged"].notna() == (f["outcome"] == "done"))
+                ),
+            ),
+        ),
+    )
+
+
+def check(table: str, frame: "pd.DataFrame", suite: Suite) -> None:
     """Raise QualityError naming shard and line of up to five rows of every expectation that failed."""
     outcomes: list[Outcome] = _schema(suite, frame)
     if all(outcome.success for outcome in outcomes):
         outcomes += _values(suite, frame)
-    report = QualityReport(cast(Kind, "campaign"), len(frame), tuple(outcomes))
+    report = QualityReport(cast(Kind, f"campaign's {table}"), len(frame), tuple(outcomes))
     if not report.success:
         raise QualityError(report)
 

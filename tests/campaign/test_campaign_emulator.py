@@ -120,7 +120,7 @@ def test_a_fresh_measurement_asks_the_backend_again(tmp_path, monkeypatch):
     features = structure_features(matrix)
     problem = Problem("spmv", 1, "float32")
     programs = programs_of(problem, matrix, features)
-    chosen = representatives(programs, features, 1, 1)[:2]
+    chosen = representatives(programs, features, 1, 1)[0][:2]
     requests = [request_of(problem, programs[digest], matrix) for digest in chosen]
     with RemeasuringJudge(judge_defaults(), "sm_90", "emulator", workers=1) as judge:
         asked = []

@@ -100,6 +100,20 @@ def test_what_is_invalid_does_not_get_through_and_is_named_by_shard_and_line(sha
     assert not list(tmp_path.glob("*.parquet"))
 
 
+def test_side_tables_are_looked_at_too(shards, tmp_path):
+    folder = rewritten(shards, tmp_path / "bad", lambda rows: None)
+    sources = table(shards, "sources")
+    sources[2]["source"] += " "
+    text = "".join(json.dumps(row) + "\n" for row in sources)
+    (folder / "sources-00000.jsonl.gz").write_bytes(gzip.compress(text.encode()))
+    with pytest.raises(UserError, match=r"sha256 of source.* rows: sources-00000\.jsonl\.gz line 3"):
+        ingest([folder], tmp_path / "k.parquet")
+    other = rewritten(shards, tmp_path / "other", lambda rows: None)
+    (other / "problems-00000.jsonl.gz").unlink()
+    with pytest.raises(UserError, match=r"no problems-00000"):
+        ingest([other], tmp_path / "k.parquet")
+
+
 def test_a_missing_column_or_folder_is_named(shards, tmp_path):
     def drop(rows):
         for row in rows:
